@@ -343,10 +343,8 @@ impl<'a> Failure<'a> {
     /// (`other_compute`) Memory of other compute processes.
     pub fn other_compute_bytes(&self) -> Known<u64> {
         let read = &self.oom.read;
-        let by_nvml = || {
-            let (used, own) = (read.nvml_used_bytes?, read.nvml_process_bytes.filter(|bytes| *bytes > 0)?);
-            Some(used.saturating_sub(own).saturating_sub(read.nvml_reserved_bytes.unwrap_or(0)))
-        };
+        // Recorders up to format 1.7 did not read whom NVML lists; what the driver has for itself is among the rest.
+        let by_nvml = || read.nvml_others_bytes.or_else(|| read.nvml_beyond_process_bytes());
         Known::new(read.others_vram_bytes.or_else(by_nvml), "memory of other compute processes (KFD or NVML)")
     }
 
@@ -359,7 +357,11 @@ impl<'a> Failure<'a> {
 
     /// (`external`) Memory in use that is not this process's.
     pub fn external_bytes(&self) -> Known<u64> {
-        self.used_bytes().zip(self.process_bytes()).map(|(used, process)| used.saturating_sub(process))
+        let beyond = self.used_bytes().zip(self.process_bytes()).map(|(used, process)| used.saturating_sub(process));
+        match self.oom.read.nvml_others_bytes {
+            Some(listed) => beyond.map(|beyond| beyond.min(listed)),
+            None => beyond,
+        }
     }
 
     /// The most that can be in use by others: all that is in use, or all that there is, but for what this process is known

@@ -30,7 +30,8 @@ fn is_of_torch(library: &str) -> bool {
 /// Memory of the card in use that is not this process's.
 fn external_bytes(read: &DeviceReadings) -> Option<u64> {
     let by_driver = read.vram_used_bytes.zip(read.process_vram_bytes);
-    by_driver.or(read.nvml_used_bytes.zip(read.nvml_process_bytes)).map(|(used, own)| used.saturating_sub(own))
+    let by_nvml = || read.nvml_others_bytes.or_else(|| read.nvml_beyond_process_bytes());
+    by_driver.map(|(used, own)| used.saturating_sub(own)).or_else(by_nvml)
 }
 
 impl<'a> Case<'a> {

@@ -30,11 +30,16 @@ impl Case<'_> {
     }
 
     /// The granule that the addresses show, what rounding each block up to it adds, in bytes, and whether that is what the driver counts for
-    /// the process beyond its blocks. `None` also where not all sizes are listed, or managed memory may be among what is counted.
+    /// the process beyond its blocks. `None` also where not all sizes are listed, where managed memory may be among what is counted, and
+    /// where some blocks may share pieces that the driver took.
     pub fn observed_rounding(&self, failure: &Failure<'_>) -> Option<(u64, u64, Holds)> {
         let granule = failure.device?.granularity_observed_bytes.filter(|granule| *granule > 0)?;
         let listed = self.survivors(failure).filter(|listed| listed.group_count == listed.groups.len())?;
         if failure.oom.held_managed_blocks > 0 || listed.blocks != failure.oom.held.blocks {
+            return None;
+        }
+        let spacing = &self.replay.accounts.device(failure.oom.device?)?.spacing;
+        if listed.groups.iter().any(|group| spacing.may_share(group.block_bytes)) {
             return None;
         }
         let added = added_by(listed, granule);

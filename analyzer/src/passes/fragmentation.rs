@@ -38,8 +38,12 @@ pub struct Fragmentation {
 pub struct Observed {
     /// Inferred granularity.
     pub granularity_bytes: u64,
-    /// Bytes asked for at the peak.
+    /// Bytes asked for at the peak, without those of `shared_bytes`.
     pub requested_bytes: u64,
+    /// Bytes of smaller blocks, which may share pieces that the driver took: what they take is not told by their addresses.
+    pub shared_bytes: u64,
+    /// How many such blocks.
+    pub shared_blocks: u64,
     /// The same, each block rounded up to the observed granularity.
     pub held_bytes: u64,
     /// (held - requested) / requested.
@@ -112,7 +116,10 @@ pub fn arena_at_peak(account: &Account, blocks: &[Block]) -> Option<(Arena, Vec<
 pub fn observed(account: &Account, blocks: &[Block]) -> Option<Observed> {
     let granularity_bytes = account.spacing.granularity_bytes()?;
     // Where managed pages lie nobody tells.
-    let on_card = || blocks.iter().filter(|block| block.kind != Kind::Managed);
+    let may_share = |block: &&Block| account.spacing.may_share(block.requested_bytes);
+    let all = || blocks.iter().filter(|block| block.kind != Kind::Managed);
+    let on_card = || all().filter(|block| !may_share(block));
+    let shared = || all().filter(may_share);
     let held = on_card().fold(0u128, |sum, block| {
         sum + u128::from(block.requested_bytes.div_ceil(granularity_bytes)) * u128::from(granularity_bytes)
     });
@@ -121,6 +128,8 @@ pub fn observed(account: &Account, blocks: &[Block]) -> Option<Observed> {
     Some(Observed {
         granularity_bytes,
         requested_bytes,
+        shared_bytes: saturate(shared().map(|block| u128::from(block.requested_bytes)).sum()),
+        shared_blocks: shared().count() as u64,
         held_bytes,
         effective_loss: loss(requested_bytes, held_bytes),
         inferred: true,

@@ -317,16 +317,18 @@ fn read_row(owner: &'static str, source: &'static str, bytes: u64) -> Row {
     }
 }
 
-/// What others hold, as far as somebody counts it.
+/// What others hold, as far as somebody counts it. In no process's account of NVML are the driver's own memory, page tables and
+/// pages of managed memory, this process's among them.
 fn others(read: &DeviceReadings) -> Vec<Row> {
-    let by_nvml = || {
-        let all = read.nvml_used_bytes?.saturating_sub(read.nvml_reserved_bytes.unwrap_or(0));
-        Some(all.saturating_sub(read.nvml_process_bytes.filter(|bytes| *bytes > 0)?))
-    };
+    let beyond = read.nvml_beyond_process_bytes();
+    let listed = read.nvml_others_bytes.map(|others| beyond.map_or(others, |beyond| others.min(beyond)));
+    let rest = beyond.map(|beyond| beyond.saturating_sub(listed.unwrap_or(0)));
+    let rest_owner = if listed.is_some() { "in no process" } else { "not this process" };
     let rows = [
         read.others_vram_bytes.map(|bytes| read_row("other processes", "KFD", bytes)),
         read.graphics_vram_bytes.map(|bytes| read_row("graphics clients", "fdinfo", bytes)),
-        by_nvml().map(|bytes| read_row("other processes", "NVML", bytes)),
+        listed.map(|bytes| read_row("other processes", "NVML", bytes)),
+        rest.map(|bytes| read_row(rest_owner, "NVML", bytes)),
     ];
     rows.into_iter().flatten().filter(|row| row.bytes > 0).collect()
 }

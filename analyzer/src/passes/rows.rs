@@ -507,6 +507,7 @@ fn quantity_name(number: u16) -> &'static str {
         (NvmlReserved, "nvml_reserved_bytes"),
         (NvmlProcess, "nvml_process_bytes"),
         (KfdAvailable, "kfd_available_bytes"),
+        (NvmlOthers, "nvml_others_bytes"),
     ];
     names.iter().find(|(quantity, _)| *quantity as u16 == number).map_or("unknown", |(_, name)| name)
 }

@@ -108,7 +108,7 @@ impl Replay {
             tally.given(&block);
         }
         if block.kind == Kind::Device && block.family == Family::Pointers {
-            account.spacing.see(block.address);
+            account.spacing.see(block.address, block.requested_bytes);
         }
         self.tracks.given(&block, thread, account.held.requested_bytes);
     }

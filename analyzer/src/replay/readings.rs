@@ -84,6 +84,8 @@ pub struct DeviceReadings {
     pub nvml_reserved_bytes: Option<u64>,
     /// This process's memory by NVML.
     pub nvml_process_bytes: Option<u64>,
+    /// Memory of the other processes that NVML lists.
+    pub nvml_others_bytes: Option<u64>,
     /// Largest allocatable block, as the probe measured it.
     pub largest_allocatable_bytes: Option<u64>,
     /// Why the largest block was not measured.
@@ -186,6 +188,7 @@ impl DeviceReadings {
             q if q == Quantity::NvmlUsed as u16 => &mut self.nvml_used_bytes,
             q if q == Quantity::NvmlReserved as u16 => &mut self.nvml_reserved_bytes,
             q if q == Quantity::NvmlProcess as u16 => &mut self.nvml_process_bytes,
+            q if q == Quantity::NvmlOthers as u16 => &mut self.nvml_others_bytes,
             q if q == Quantity::LargestAllocatable as u16 => &mut self.largest_allocatable_bytes,
             q if q == Quantity::ProbeSkipped as u16 => &mut self.probe_skipped,
             _ => return,
@@ -221,6 +224,13 @@ impl DeviceReadings {
     /// Other users of the card, as far as somebody counts them.
     pub fn others_bytes(&self) -> u64 {
         self.others_vram_bytes.unwrap_or(0).saturating_add(self.graphics_vram_bytes.unwrap_or(0))
+    }
+
+    /// By NVML, what is in use beyond the driver's reserve and this process; `None` where this process is not told.
+    pub fn nvml_beyond_process_bytes(&self) -> Option<u64> {
+        let process = self.nvml_process_bytes.filter(|bytes| *bytes > 0)?;
+        let reserved = self.nvml_reserved_bytes.unwrap_or(0);
+        Some(self.nvml_used_bytes?.saturating_sub(reserved).saturating_sub(process))
     }
 
     /// What this process uses by the driver, or where nobody tells that, what all use that are not known to be others.

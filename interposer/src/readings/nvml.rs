@@ -2,7 +2,8 @@
 //! layouts: NVIDIA `nvml.h`.
 //!
 //! Nothing is loaded or set up for this: a program that uses the library has done both, and in all others it answers that
-//! it was not set up. Tried against a stand-in; on a card nobody has compared it yet.
+//! it was not set up. Held against an H200 with driver 580.159.04: total, free and reserve are those of `cudaMemGetInfo` and of
+//! `nvidia-smi`, and a process's memory is the sum of its resource manager's objects on the card, to the byte.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -41,7 +42,7 @@ struct Process {
     instances: [u32; 2],
 }
 
-/// Processes that are asked for; with more on a card nothing is said about this one.
+/// Processes that are asked for; with more on a card nothing is said about any of them.
 const MAX_PROCESSES: usize = 64;
 /// `NVML_VALUE_NOT_AVAILABLE`, as an unsigned number.
 const NOT_AVAILABLE: u64 = u64::MAX;
@@ -53,15 +54,16 @@ pub(super) fn read(bus_id: impl FnOnce() -> String, device: u8, readings: &mut V
     let mut push = |quantity: Quantity, value| readings.push(Reading { quantity: quantity as u16, device, value });
     if let Some(memory) = memory(&library, handle) {
         push(Quantity::NvmlTotal, memory.total);
-        // Documents disagree on whether `used` has the reserve in it; here it has.
+        // The library's own `used` is without the reserve (so on the card above); here it is with it, as in sysfs.
         push(Quantity::NvmlUsed, memory.total.saturating_sub(memory.free));
         push(Quantity::NvmlReserved, memory.reserved);
     }
     // The processes are listed by their numbers in the initial namespace.
     if sysfs::is_initial_namespace(Path::new("/proc/self/ns/pid"))
-        && let Some(bytes) = own_memory(&library, handle, std::process::id())
+        && let Some(listed) = Listed::read(&library, handle, std::process::id())
     {
-        push(Quantity::NvmlProcess, bytes);
+        listed.own_bytes.into_iter().for_each(|bytes| push(Quantity::NvmlProcess, bytes));
+        listed.others_bytes.into_iter().for_each(|bytes| push(Quantity::NvmlOthers, bytes));
     }
 }
 
@@ -93,17 +95,47 @@ fn memory(library: &Object, handle: Handle) -> Option<Memory> {
     (status == 0).then_some(memory)
 }
 
-fn own_memory(library: &Object, handle: Handle, own: u32) -> Option<u64> {
-    let names = [c"nvmlDeviceGetComputeRunningProcesses_v3", c"nvmlDeviceGetComputeRunningProcesses_v2"];
-    let function = find(library, &names)?;
-    let mut processes = [Process::default(); MAX_PROCESSES];
+/// What the library says of the processes on a card.
+#[derive(Debug, PartialEq, Eq)]
+struct Listed {
+    /// `None` where this process is not listed, or not its memory.
+    own_bytes: Option<u64>,
+    /// All others together; `None` where one of the lists, or one process's memory, is not known.
+    others_bytes: Option<u64>,
+}
+
+impl Listed {
+    /// `None` without a list of the processes that compute.
+    fn read(library: &Object, handle: Handle, own: u32) -> Option<Listed> {
+        let compute = [c"nvmlDeviceGetComputeRunningProcesses_v3", c"nvmlDeviceGetComputeRunningProcesses_v2"];
+        let graphics = [c"nvmlDeviceGetGraphicsRunningProcesses_v3", c"nvmlDeviceGetGraphicsRunningProcesses_v2"];
+        let compute = processes(library, handle, &compute)?;
+        Some(Listed::of(&compute, processes(library, handle, &graphics).as_deref(), own))
+    }
+
+    /// A process that computes and draws is in both lists, with all its memory in each.
+    fn of(compute: &[Process], graphics: Option<&[Process]>, own: u32) -> Listed {
+        let known = |process: &&Process| process.bytes != NOT_AVAILABLE;
+        let own_bytes = compute.iter().find(|process| process.pid == own).filter(known).map(|process| process.bytes);
+        let drawing_only = |process: &&Process| !compute.iter().any(|other| other.pid == process.pid);
+        let drawing = graphics.map(|graphics| graphics.iter().filter(drawing_only));
+        let others = drawing.map(|drawing| compute.iter().chain(drawing).filter(|process| process.pid != own));
+        let others_bytes = others.and_then(|mut others| {
+            others.try_fold(0u64, |sum, process| known(&process).then(|| sum.saturating_add(process.bytes)))
+        });
+        Listed { own_bytes, others_bytes }
+    }
+}
+
+fn processes(library: &Object, handle: Handle, names: &[&CStr]) -> Option<Vec<Process>> {
+    let function = find(library, names)?;
+    let mut processes = vec![Process::default(); MAX_PROCESSES];
     let mut count = MAX_PROCESSES as u32;
     // SAFETY: as above; room for as many as the count says.
     let status =
         unsafe { std::mem::transmute::<*const (), Processes>(function)(handle, &mut count, processes.as_mut_ptr()) };
-    let listed = &processes[..(count as usize).min(MAX_PROCESSES)];
-    let found = listed.iter().find(|process| status == 0 && process.pid == own && process.bytes != NOT_AVAILABLE)?;
-    Some(found.bytes)
+    processes.truncate(count as usize);
+    (status == 0).then_some(processes)
 }
 
 #[cfg(test)]
@@ -114,6 +146,20 @@ mod tests {
     fn layouts_are_those_of_the_header() {
         assert_eq!(MEMORY_VERSION, 0x0200_0028);
         assert_eq!(size_of::<Process>(), 24);
+    }
+
+    #[test]
+    fn others_are_all_that_are_listed_or_unknown() {
+        let process = |pid, bytes| Process { pid, bytes, instances: [0; 2] };
+        let compute = [process(7, 100), process(8, 30), process(9, 5)];
+        let listed = |graphics: Option<&[Process]>| Listed::of(&compute, graphics, 7);
+        assert_eq!(listed(Some(&[])), Listed { own_bytes: Some(100), others_bytes: Some(35) });
+        let drawing = [process(8, 30), process(10, 2), process(7, 100)];
+        assert_eq!(listed(Some(&drawing)), Listed { own_bytes: Some(100), others_bytes: Some(37) });
+        assert_eq!(listed(None).others_bytes, None, "who draws is not known");
+        assert_eq!(listed(Some(&[process(11, NOT_AVAILABLE)])).others_bytes, None);
+        assert_eq!(Listed::of(&[process(7, NOT_AVAILABLE)], Some(&[]), 7), Listed { own_bytes: None, others_bytes: Some(0) });
+        assert_eq!(Listed::of(&[], Some(&[]), 7), Listed { own_bytes: None, others_bytes: Some(0) });
     }
 
     #[test]

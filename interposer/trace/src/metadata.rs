@@ -244,6 +244,9 @@ pub enum Quantity {
     NvmlProcess = 26,
     /// `AMDKFD_IOC_AVAILABLE_MEMORY`, as the program's own runtime asked it.
     KfdAvailable = 27,
+    /// Memory of all other processes that NVML lists for a device. What is in use and in no process's account is not in it: the
+    /// driver's own, page tables, pages of managed memory.
+    NvmlOthers = 28,
 }
 
 /// Values of [`Quantity::ProbeSkipped`].

@@ -223,7 +223,7 @@ def compare(steps, events, most):
         if step.role != "gives" and step.is_recorded:
             first.setdefault(step.request.pid, step.request.seq)
     usable = [step for step in steps if not (step.request.interrupted or step.is_odd)]
-    groups = {"missing": [], "before the recording": [], "left out": [], "only in the trace": [], "different": []}
+    groups = {"missing": [], "recorder": [], "before the recording": [], "left out": [], "only in the trace": [], "different": []}
     agree = 0
     for tid in sorted({step.request.tid for step in usable} | {event.tid for event in events}):
         of_thread = [step for step in usable if step.request.tid == tid]
@@ -233,7 +233,8 @@ def compare(steps, events, most):
         for step, event in pairs:
             if event is None:
                 is_early = step.role == "gives" and step.request.seq < first.get(step.request.pid, float("inf"))
-                groups["before the recording" if is_early else "missing"].append(step.text())
+                group = "recorder" if step.request.is_recorders else "before the recording" if is_early else "missing"
+                groups[group].append(step.text())
             elif step is None:
                 groups["only in the trace"].append(event.text())
             else:
@@ -251,6 +252,7 @@ def show_groups(groups, agree, unusable, most):
     words = {
         "missing": "in the log, missing in the trace", "only in the trace": "in the trace, missing in the log",
         "different": "in both, but different", "before the recording": "given back before the recording began (fine)",
+        "recorder": "made by the recorder's own thread, which tried for the largest block (fine)",
         "left out": "left out by the recorder's tables, addresses or memory that is another object's (to be judged)",
     }
     for name, texts in groups.items():

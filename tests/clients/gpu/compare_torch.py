@@ -16,6 +16,8 @@ import sys
 
 ALLOCATOR = "libc10_cuda"
 MIB = 1 << 20
+# Of the CUDA runtime and driver alike.
+OUT_OF_MEMORY = 2
 # CUDA does not say to what a pool rounds a block: no more than to a page.
 PAGE = 2 * MIB
 # What the driver may take for itself between the refusal and PyTorch's look at the free memory.
@@ -74,9 +76,13 @@ class Replay:
 
     def change(self, event):
         what, size, kind = event["event"], event.get("requested_bytes", 0), event.get("kind")
-        if event.get("status", {}).get("code"):
-            is_call = what == "alloc" and event["layer"] != "framework"
-            self.refused += is_call and ALLOCATOR in event.get("caller", "")
+        if event.get("layer") == "kernel":
+            # What the driver takes for itself, a context's memory above all: no library's call.
+            return
+        if status := event.get("status", {}).get("code"):
+            # PyTorch tries what the system lets it have, and takes another answer than this for no lack of memory.
+            is_refusal = what == "alloc" and event["layer"] != "framework" and status == OUT_OF_MEMORY
+            self.refused += is_refusal and ALLOCATOR in event.get("caller", "")
         elif what in ("map", "unmap"):
             self.map(what, int(event["address"], 16), size)
         elif kind in ("tensor", "device", "pool") and what == "alloc":
@@ -226,9 +232,13 @@ def compare_asynchronous(promises, report, account, replay):
     asked = replay.blocks["pool"].peak
     print(f"note: peak {peak} by the report, {asked} in the pool by the events, {used} by the pool with its rounding")
     promises.hold("the peak in the pool", 0 < asked <= min(peak, used), asked)
-    promises.equal("refused calls, by the report", len(report["ooms"]), len(account["failures"]))
-    promises.equal("refused calls, by the events", replay.refused, len(account["failures"]))
-    for oom, failure in zip(report["ooms"], account["failures"]):
+    # One refusal for each error in PyTorch 2.11; 2.15 gives back what the pool keeps and asks once more.
+    tries = len(account["failures"]) * (2 if tuple(map(int, account["torch"].split(".")[:2])) >= (2, 15) else 1)
+    promises.equal("refused calls, by the report", len(report["ooms"]), tries)
+    promises.equal("refused calls, by the events", replay.refused, tries)
+    last_tries = [oom for oom in report["ooms"] if oom["message"]]
+    promises.equal("errors with a text", len(last_tries), len(account["failures"]))
+    for oom, failure in zip(last_tries, account["failures"]):
         compare_told(promises, oom, failure)
         compare_free(promises, account, oom, account["moments"][failure["moment"]], 0)
 

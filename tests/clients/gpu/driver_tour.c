@@ -91,10 +91,13 @@ static void managed_memory(void) {
     begin("managed");
     MUST(CALL(cuMemAllocManaged, (&managed, 64 * MiB, ATTACH_GLOBAL), 64 * MiB, managed));
     size_t before = free_bytes();
+    say_nvml("managed, not touched");
     MUST(cuMemsetD8_v2(managed, 1, 64 * MiB));
     MUST(cuCtxSynchronize());
     say("taken when the card writes", (long long)before - (long long)free_bytes());
+    say_nvml("managed, on the card");
     MUST(CALL(cuMemFree_v2, (managed), 0, managed));
+    say_nvml("managed, freed");
 }
 
 static void host_memory(void) {

@@ -12,6 +12,7 @@
 //
 // Layouts: NVIDIA open-gpu-kernel-modules nv_escape.h, nv-ioctl.h, nvos.h, uvm_ioctl.h.
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -209,6 +210,18 @@ static void write_ioctl(const struct call *call) {
     write_structure("nested", is_carrier ? call->inner_number : (int)(request & 0xFF), &call->nested);
 }
 
+// The name of a thread, of letters, digits and dashes; others become underscores.
+static void write_name(pid_t tid) {
+    char path[64], name[17] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", tid);
+    FILE *file = fopen(path, "r");
+    size_t length = file ? fread(name, 1, sizeof name - 1, file) : 0;
+    if (file) fclose(file);
+    fputs(",\"name\":\"", output);
+    for (size_t i = 0; i < length && name[i] != '\n'; i++) fputc(isalnum((unsigned char)name[i]) || name[i] == '-' ? name[i] : '_', output);
+    fputc('"', output);
+}
+
 // A system call is over, or its thread is: then nobody knows the result.
 static void end(struct thread *thread, int is_known, int64_t result) {
     struct call *call = thread->call;
@@ -221,6 +234,7 @@ static void end(struct thread *thread, int is_known, int64_t result) {
         for (size_t i = 0; is_known && i < 3; i++) read_after(thread->tid, structures[i]);
         fprintf(output, "{\"what\":\"%s\",\"seq\":%" PRIu64 ",\"pid\":%d,\"tid\":%d,\"entry_ns\":%" PRIu64 ",\"exit_ns\":%" PRIu64,
             call->is_mmap ? "mmap" : "ioctl", call->seq, thread->pid, thread->tid, call->entry_ns, exit_ns);
+        write_name(thread->tid);
         fprintf(output, ",\"node\":\"%s\",\"fd\":%d", call->node, call->fd);
         if (!is_known) fputs(",\"return\":null,\"errno\":0", output);
         else fprintf(output, ",\"return\":%" PRId64 ",\"errno\":%d", failed ? -1 : result, failed ? (int)-result : 0);

@@ -112,6 +112,8 @@ class Request:
 
     def __init__(self, line, later):
         self.seq, self.pid, self.tid = line["seq"], line["pid"], line["tid"]
+        # The recorder's own threads are called so: they read the machine, and try how large a block can be had after a failure.
+        self.is_recorders = line.get("name", "").startswith("gpuoom")
         self.node, self.result, self.errno = line["node"], line["return"], line["errno"]
         self.is_uvm = Path(self.node).name.startswith("nvidia-uvm")
         self.is_rm = line["letter"] == "F" and not self.is_uvm

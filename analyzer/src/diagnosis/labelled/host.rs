@@ -111,6 +111,19 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "cgroup-memory-limit",
         says: Says::Not,
         also: &[],
+        story: "a container of 8 GiB, and a request for pinned memory that no machine could meet",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            read(&mut trace, &[(CgroupLimit, 8 * GIB), (CgroupUsed, GIB), (ResidentMemory, GIB), (HostTotal, 8 * GIB)]);
+            let record = trace.record(Event::Alloc, Kind::HostPinned, "cuMemAllocHost_v2");
+            trace.push(Record { status: 2, requested: 1 << 50, ..record }, &[]);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "cgroup-memory-limit",
+        says: Says::Not,
+        also: &[],
         story: "a container of 64 GiB with 8 GiB used",
         scene: || killed(&[(ResidentMemory, 7 * GIB), (CgroupLimit, 64 * GIB), (CgroupUsed, 8 * GIB)], None),
     },

@@ -2,6 +2,7 @@
 
 use gpuoom_trace::metadata::Quantity;
 
+use super::platform::more_than_ram;
 use super::{Rule, run};
 use crate::diagnosis::case::Case;
 use crate::judgement::check::{Basis, Check, Holds, Known};
@@ -95,6 +96,9 @@ fn cgroup_memory_limit(case: &Case<'_>, check: &mut Check) {
             _ => format!("it had {}, and {} more was asked for", gib(used), size(more)),
         }
     });
+    if let Some(failure) = host_failure.as_ref().filter(|_| case.ram_bytes().get().is_some()) {
+        more_than_ram(case, failure, check);
+    }
     let logged = case.group_limit_killed_this();
     check.must_by(Basis::Given, logged, || case.kill_text().unwrap_or_default());
     if logged != Holds::Yes {

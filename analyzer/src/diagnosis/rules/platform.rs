@@ -189,7 +189,7 @@ fn kernel_limit(case: &Case<'_>, of_host: bool, most: u64) -> Known<Limit> {
 }
 
 /// A request for more than the machine has is refused whatever limit there is: its size is wrong.
-fn more_than_ram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+pub(super) fn more_than_ram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let both = failure.request_bytes().zip(case.ram_bytes());
     let text = || match both.get() {
         Some((request, ram)) if request > ram => {

@@ -167,8 +167,14 @@ fn nvidia_s_numbers_close_too() {
     let ledger = moment(&summary, "peak");
     assert_closes(ledger);
     let rows: Vec<(&str, u64)> = ledger.rows.iter().map(|row| (row.owner, row.bytes / MIB)).collect();
-    assert_eq!(rows, [("driver reserve", 300), ("other processes", 200), ("program", 3)]);
+    assert_eq!(rows, [("driver reserve", 300), ("not this process", 200), ("program", 3)]);
     assert_eq!(ledger.unattributed_in_process_bytes, Some(397 * MIB));
+    read(&mut trace, &[&readings[..], &[(Quantity::NvmlOthers, 150 * MIB)]].concat());
+    let summary = crate::testing::summary(&trace);
+    let ledger = moment(&summary, "end");
+    assert_closes(ledger);
+    let rows: Vec<(&str, u64)> = ledger.rows.iter().map(|row| (row.owner, row.bytes / MIB)).collect();
+    assert_eq!(rows, [("driver reserve", 300), ("other processes", 150), ("in no process", 50), ("program", 3)]);
 }
 
 #[test]

@@ -95,12 +95,21 @@ fn modelled(device: &DeviceSummary, thresholds: &Thresholds) -> String {
 
 fn inferred(device: &DeviceSummary) -> String {
     let Some(observed) = &device.observed else {
-        return "fewer than 8 blocks of plain device memory: too few addresses to tell the granularity of the driver"
+        return "fewer than 8 blocks of plain device memory that share nothing with others: too few addresses to tell the \
+                granularity of the driver"
             .to_owned();
     };
     let loss = observed.effective_loss.map_or(String::new(), |loss| format!(", {} of requested lost", percent(loss)));
+    let shared = match observed.shared_blocks {
+        0 => String::new(),
+        blocks => format!(
+            "; without {} ({} asked), of which the driver may put several into one piece",
+            count(blocks, "smaller block", "smaller blocks"),
+            size(observed.shared_bytes)
+        ),
+    };
     format!(
-        "at most {} granules, from the addresses: {} asked, at most {} held{loss}; drivers scatter a block over physical \
+        "at most {} granules, from the addresses: {} asked, at most {} held{loss}{shared}; drivers scatter a block over physical \
          memory, so free memory is not stranded there",
         size(observed.granularity_bytes),
         size(observed.requested_bytes),

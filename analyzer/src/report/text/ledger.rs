@@ -202,6 +202,8 @@ pub(in crate::report) fn describe_holder(row: &Row) -> (&'static str, String) {
         "runtime pools and caches" => ("runtime", "pools and caches beyond what was handed out".to_owned()),
         "contexts and library handles" => ("set-up", format!("contexts and library handles{}", blocks(row))),
         "other processes" | "graphics clients" => ("others", format!("{}, by {}", row.owner, row.source)),
+        "in no process" => ("no process", format!("the driver's own, managed memory, by {}", row.source)),
+        "not this process" => ("others", format!("other processes, or the driver itself, by {}", row.source)),
         "driver reserve" => ("driver", format!("reserve, by {}", row.source)),
         owner => (owner, format!("{}{}", kind_name(row), blocks(row))),
     }
