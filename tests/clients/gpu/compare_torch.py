@@ -243,6 +243,15 @@ def compare_asynchronous(promises, report, account, replay):
         compare_free(promises, account, oom, account["moments"][failure["moment"]], 0)
 
 
+def compare_plain(promises, account, plain):
+    """Without the recorder, PyTorch counts the same, and as much is free. A stream-ordered pool gives back when the card has time."""
+    for name in ("statistics", "free"):
+        pairs = zip(account["moments"], plain["moments"])
+        differing = [(ours["label"], ours[name], theirs[name]) for ours, theirs in pairs if ours[name] != theirs[name]]
+        what = "PyTorch's statistics" if name == "statistics" else "the card's free memory"
+        promises.hold(f"{what}, with and without the recorder", not differing, differing[0] if differing else f"{len(plain['moments'])} moments")
+
+
 def main():
     root = pathlib.Path(__file__).resolve().parents[3]
     parser = argparse.ArgumentParser()
@@ -250,6 +259,7 @@ def main():
     parser.add_argument("trace")
     parser.add_argument("account")
     parser.add_argument("--analyzer", default=os.environ.get("ANALYZER", root / "target/release/gpuoom-analyze"))
+    parser.add_argument("--plain", help="the account of the same run without the recorder")
     given = parser.parse_args()
     report, account = (json.loads(pathlib.Path(path).read_text()) for path in (given.report, given.account))
     replay, promises = Replay(), Promises()
@@ -263,6 +273,8 @@ def main():
         compare_peaks(promises, report, account, replay)
         compare_failures(promises, report, account, replay)
         compare_end(promises, account, replay)
+        if given.plain:
+            compare_plain(promises, account, json.loads(pathlib.Path(given.plain).read_text()))
     else:
         compare_asynchronous(promises, report, account, replay)
     print(f"coverage: {report['coverage'].get('share')}; {promises.broken} promises differ")

@@ -34,6 +34,13 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struc
     return 0;
 }
 
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void *device, unsigned *count, struct process *processes) {
+    if (device != &card || *count < 1) return 7;
+    processes[0] = (struct process){2, 11 * MiB, {0, 0}};
+    *count = 1;
+    return 0;
+}
+
 #else
 
 int cudaMalloc(void **pointer, size_t size);

@@ -1,6 +1,7 @@
 //! NVIDIA's resource manager, on `/dev/nvidiactl` and `/dev/nvidia*`. Numbers and structures: NVIDIA
-//! open-gpu-kernel-modules `nv_escape.h`, `nv-ioctl.h`, `nvos.h`. Written after these headers and tried against a stand-in:
-//! on a card nobody has compared it yet.
+//! open-gpu-kernel-modules `nv_escape.h`, `nv-ioctl.h`, `nvos.h`. Held against what a tracer outside the process saw on an H200 with
+//! driver 580.159.04: `NV_ESC_RM_ALLOC` (48 bytes), `NV_ESC_RM_ALLOC_MEMORY`, `NV_ESC_RM_FREE` and `NV_ESC_RM_DUP_OBJECT`, classes 0x3E,
+//! 0x40, 0x71 and 0x50A0 agree one by one. `NV_ESC_RM_VID_HEAP_CONTROL`, the carried form and the 32-byte one did not occur there.
 //!
 //! Objects are a client (`hRoot`) and a handle within it; both together are the address. A freed object takes its children
 //! along: the payload tells the parent, and who reads the trace keeps the tree. The driver's status is in the payload; the
