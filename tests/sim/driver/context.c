@@ -24,11 +24,23 @@ static void forget_in_child(void) {
     forked = true;
 }
 
+// Once in a process, whichever of its threads comes first.
+static void take_at_start(void) {
+    static bool is_done;
+    sigset_t saved;
+    sim_lock(&saved);
+    for (int device = 0; device < sim_config()->devices && !is_done; device++)
+        (void)sim_device_hide_if_free(device, sim_config()->card.start);
+    is_done = true;
+    sim_unlock(&saved);
+}
+
 int drv_Init(unsigned flags) {
     if (flags) return SIM_INVALID_VALUE;
     if (forked) return SIM_NOT_INITIALIZED;
     if (sim_config()->devices == 0) return SIM_NO_DEVICE;
     if (!initialized) pthread_atfork(NULL, NULL, forget_in_child);
+    take_at_start();
     initialized = true;
     return SIM_SUCCESS;
 }
@@ -57,11 +69,20 @@ static struct context *checked(void *handle) {
 
 static bool valid_device(int device) { return device >= 0 && device < sim_config()->devices; }
 
+// What the log says, and what it does not.
+static bool take_for_context(int device) {
+    size_t size = sim_config()->context_bytes;
+    if (!sim_device_hide_if_free(device, sim_config()->card.context)) return false;
+    if (!size || sim_device_charge(device, size)) return true;
+    sim_device_unhide(device, sim_config()->card.context);
+    return false;
+}
+
 // Wants the lock.
 static int begin(struct context *context, int device) {
     size_t size = sim_config()->context_bytes;
-    if (size && !sim_device_charge(device, size)) {
-        sim_log_failure(SIM_KIND_CONTEXT, device, size, SIM_OUT_OF_MEMORY);
+    if (!take_for_context(device)) {
+        sim_log_failure(SIM_KIND_CONTEXT, device, size + sim_config()->card.context, SIM_OUT_OF_MEMORY);
         return SIM_OUT_OF_MEMORY;
     }
     *context = (struct context){.device = device, .alive = true, .has_memory = size != 0, .id = ++last_id,
@@ -79,6 +100,7 @@ static void end(struct context *context) {
         sim_log_block("free", &context->block);
         sim_device_refund(context->device, context->block.held);
     }
+    sim_device_unhide(context->device, sim_config()->card.context);
     context->alive = false;
 }
 

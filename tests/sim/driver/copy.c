@@ -1,6 +1,11 @@
 // Copies and fills of the driver's shapes. In a captured stream they become nodes.
 #include "driver.h"
 
+int drv_MemPrefetch(const void *address, sim_location location) {
+    enum { DEVICE = 1 };
+    return sim_MemPrefetch(address, location.type == DEVICE ? location.id : -1);
+}
+
 int drv_MemcpyAsync(void *to, const void *from, size_t size, void *stream) {
     struct stream *capturing = drv_capturing_stream(stream);
     if (!capturing) return sim_Memcpy(to, from, size);

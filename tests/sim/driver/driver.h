@@ -130,6 +130,7 @@ int drv_PointerGetAttribute(void *data, int attribute, void *pointer);
 int drv_PointerGetAttributes(unsigned count, const int *attributes, void **data, void *pointer);
 
 // copy.c
+int drv_MemPrefetch(const void *address, sim_location location);
 int drv_MemcpyAsync(void *to, const void *from, size_t size, void *stream);
 int drv_Memcpy2D(const struct copy2d *copy);
 int drv_Memcpy2DAsync(const struct copy2d *copy, void *stream);

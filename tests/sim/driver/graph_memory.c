@@ -26,7 +26,8 @@ static size_t sum(int device, bool live_only) {
 
 // One page in front of the address range describes it.
 struct graph_memory *drv_graph_memory_new(int device, size_t size) {
-    size_t held = sim_round_up(size, sim_config()->granularity), page = 4096;
+    size_t step = sim_config()->card.pool_step, page = 4096;
+    size_t held = sim_round_up(size, step ? step : sim_config()->granularity);
     if (held > SIZE_MAX - page) return NULL;
     char *pages =
         mmap(NULL, held + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -106,7 +107,7 @@ int drv_GetGraphMemAttribute(int device, int attribute, uint64_t *value) {
     sigset_t saved;
     sim_lock(&saved);
     switch (attribute) {
-        case USED: *value = sum(device, true); break;
+        case USED: *value = sum(device, !sim_config()->card.graphs_stay_used); break;
         case USED_HIGH: *value = used_high[device]; break;
         case RESERVED: *value = sum(device, false); break;
         default: *value = reserved_high[device];

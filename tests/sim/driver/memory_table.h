@@ -171,10 +171,10 @@ CU_PTDS(cuMemsetD2D8_v2, cuMemsetD2D8, 3020, 7000, sim_Memset2D,
         (void *to, size_t pitch, unsigned char v, size_t w, size_t h), (to, pitch, v, w, h))
 CU_PTSZ(cuMemsetD2D8Async, cuMemsetD2D8Async, 3020, 7000, sim_Memset2D,
         (void *to, size_t pitch, unsigned char v, size_t w, size_t h, void *s), (to, pitch, v, w, h))
-CU_PTSZ(cuMemPrefetchAsync, cuMemPrefetchAsync, 8000, 8000, sim_done,
-        (const void *p, size_t n, int device, void *s), ())
-CU_PTSZ(cuMemPrefetchAsync_v2, cuMemPrefetchAsync, 12020, 12020, sim_done,
-        (const void *p, size_t n, sim_location l, unsigned f, void *s), ())
+CU_PTSZ(cuMemPrefetchAsync, cuMemPrefetchAsync, 8000, 8000, sim_MemPrefetch,
+        (const void *p, size_t n, int device, void *s), (p, device))
+CU_PTSZ(cuMemPrefetchAsync_v2, cuMemPrefetchAsync, 12020, 12020, drv_MemPrefetch,
+        (const void *p, size_t n, sim_location l, unsigned f, void *s), (p, l))
 CU(cuMemAdvise, cuMemAdvise, 8000, sim_done, (const void *p, size_t n, int advice, int device), ())
 CU(cuMemAdvise_v2, cuMemAdvise, 12020, sim_done, (const void *p, size_t n, int advice, sim_location l), ())
 CU(cuMemRangeGetAttribute, cuMemRangeGetAttribute, 8000, sim_unsupported,

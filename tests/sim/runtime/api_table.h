@@ -96,7 +96,7 @@ API(hipMemsetAsync, cudaMemsetAsync, Memset, (void *to, int value, size_t n, voi
 API(hipMemset2D, cudaMemset2D, Memset2D, (void *to, size_t p, int value, size_t w, size_t h), (to, p, value, w, h))
 API(hipMemset2DAsync, cudaMemset2DAsync, Memset2D,
     (void *to, size_t p, int value, size_t w, size_t h, void *s), (to, p, value, w, h))
-API(hipMemPrefetchAsync, cudaMemPrefetchAsync, done, (const void *p, size_t n, int device, void *s), ())
+API(hipMemPrefetchAsync, cudaMemPrefetchAsync, MemPrefetch, (const void *p, size_t n, int device, void *s), (p, device))
 API(hipMemAdvise, cudaMemAdvise, done, (const void *p, size_t n, int advice, int device), ())
 
 // Launches, streams, events, graphs

@@ -61,6 +61,23 @@ static void read_limits(struct sim_limits *limits) {
     limits->access_fails = flag_setting("SIM_ACCESS_FAILS");
 }
 
+static const struct { const char *name; struct sim_card card; } cards[] = {
+    {"h200", {.start = 3407872, .context = 548995072, .kept_back = 3276800, .shared_below = 1 << 20, .step = 512,
+              .pool_step = 32 << 20, .managed_when_touched = true, .graphs_stay_used = true}},
+};
+
+static void read_card(struct sim_card *card) {
+    const char *name = getenv("SIM_CARD");
+    if (!name || !*name) return;
+    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+        if (strcmp(name, cards[i].name) != 0) continue;
+        *card = cards[i].card;
+        return;
+    }
+    fprintf(stderr, "SIM_CARD: there is no card %s\n", name);
+    abort();
+}
+
 static void read_sysfs(struct sim_sysfs *sysfs) {
     text_setting("SIM_SYSFS", "", sysfs->root, sizeof sysfs->root);
     text_setting("SIM_SYSFS_CARD", "", sysfs->card, sizeof sysfs->card);
@@ -93,6 +110,7 @@ __attribute__((constructor)) static void read_environment(void) {
     config.slow_us = (unsigned)number_setting("SIM_SLOW_US", 0);
     config.slow_at = number_setting("SIM_SLOW_AT", 0);
     read_limits(&config.limits);
+    read_card(&config.card);
     read_sysfs(&config.sysfs);
     config.copy_bytes = size_setting("SIM_COPY_BYTES", SIZE_MAX);
     // Others are there before this process is.

@@ -31,6 +31,21 @@ struct sim_limits {
     bool access_fails;         // SIM_ACCESS_FAILS: setting the access of virtual memory is an invalid value
 };
 
+// How a real card hands memory out (SIM_CARD=h200: as measured on an H200, tests/clients/gpu/h200). All 0: it takes what is asked
+// for in whole granules, at once, down to the last byte. The measures go with the usual granularity, and contexts with the driver
+// library: the runtime that has its device in itself has none. Not here: the memory of modules, the local memory of kernels, and
+// what stays of managed memory that was freed.
+struct sim_card {
+    size_t start;               // the first cuInit of a process takes so much
+    size_t context;             // a context takes so much; no log of allocations says so
+    size_t kept_back;           // the last bytes, which are free and can't be had
+    size_t shared_below;        // smaller plain blocks share granules
+    size_t step;                // where they begin there, and what a pool's blocks are rounded to
+    size_t pool_step;           // what pools and graphs take is a multiple of this
+    bool managed_when_touched;  // managed memory takes nothing until the card works on it
+    bool graphs_stay_used;      // memory of graphs counts as used until a trim
+};
+
 // Where the kernel's counters of the first device are kept up to date, as the real driver does. Empty: nowhere.
 struct sim_sysfs {
     char root[384];        // SIM_SYSFS: what stands for /
@@ -57,6 +72,7 @@ struct sim_config {
     long slow_at;            // SIM_SLOW_AT: only this one (1-based) of them does; 0 is each
     size_t copy_bytes;       // SIM_COPY_BYTES: at most this much of one copy or fill really moves
     struct sim_limits limits;
+    struct sim_card card;
     struct sim_sysfs sysfs;
     char card_file[384];     // SIM_CARD_FILE: what the processes that share the devices hold of them; empty: nobody else does
     char log_path[512];      // SIM_LOG: the ground truth is appended here; empty is no log

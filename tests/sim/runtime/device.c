@@ -113,6 +113,11 @@ size_t sim_device_free(int index) {
     return taken < capacity ? capacity - taken : 0;
 }
 
+static size_t obtainable(int index) {
+    size_t left = sim_device_free(index), kept_back = sim_config()->card.kept_back;
+    return left > kept_back ? left - kept_back : 0;
+}
+
 size_t sim_device_total(void) {
     size_t reported = sim_config()->limits.reported_capacity;
     return reported ? reported : sim_config()->capacity;
@@ -131,7 +136,7 @@ static int is_refused(const struct device *device, size_t held) {
 }
 
 int sim_device_charge(int index, size_t held) {
-    if (held > sim_device_free(index) || is_refused(&devices[index], held)) return 0;
+    if (held > obtainable(index) || is_refused(&devices[index], held)) return 0;
     devices[index].used += held;
     changed(index);
     return 1;
@@ -144,6 +149,18 @@ void sim_device_refund(int index, size_t held) {
 
 void sim_device_hide(int index, size_t size) {
     devices[index].hidden += size;
+    changed(index);
+}
+
+int sim_device_hide_if_free(int index, size_t size) {
+    if (size > obtainable(index)) return 0;
+    if (size) sim_device_hide(index, size);
+    return 1;
+}
+
+void sim_device_unhide(int index, size_t size) {
+    if (!size) return;
+    devices[index].hidden -= size;
     changed(index);
 }
 
@@ -189,41 +206,74 @@ static void refund_for(int index, enum sim_kind kind, size_t held) {
     else sim_device_refund(index, held);
 }
 
+static int waits_for_touch(enum sim_kind kind) {
+    return kind == SIM_KIND_MANAGED && sim_config()->card.managed_when_touched && !lies_in_ram(kind);
+}
+
+struct place {
+    struct sim_block **link;  // null: there is none
+    uintptr_t address;
+    size_t held, taken;  // of the block, and of the card
+};
+
+static struct place find_place(struct device *device, enum sim_kind kind, size_t requested) {
+    size_t granule = sim_config()->granularity, step = sim_config()->card.step;
+    int is_small = sim_pieces_suit(kind, requested), is_fine = is_small || (step && kind == SIM_KIND_POOL);
+    struct place place = {.held = sim_round_up(requested, is_fine ? step : granule)};
+    if (is_small) place.link = sim_pieces_find(&device->blocks, place.held, sim_thread()->owner, &place.address);
+    if (place.link) return place;
+    size_t room = sim_round_up(place.held, granule);
+    place.link = find_hole(device, room, &place.address);
+    // A pool sees to it by itself that it takes whole steps.
+    place.taken = waits_for_touch(kind) ? 0 : kind == SIM_KIND_POOL ? place.held : room;
+    return place;
+}
+
 struct sim_block *sim_device_take(int index, enum sim_kind kind, size_t requested) {
     struct device *device = &devices[index];
     if (!device->base) reserve_addresses(device);
-    size_t held = sim_round_up(requested, sim_config()->granularity);
-    if (!charge_for(index, kind, held)) return NULL;
-    uintptr_t address;
-    struct sim_block **link = find_hole(device, held, &address);
-    struct sim_block *block = link ? sim_block_new() : NULL;
+    struct place place = find_place(device, kind, requested);
+    if (!charge_for(index, kind, place.taken)) return NULL;
+    struct sim_block *block = place.link ? sim_block_new() : NULL;
     if (!block) {
-        refund_for(index, kind, held);
+        refund_for(index, kind, place.taken);
         return NULL;
     }
-    *block = (struct sim_block){.next = *link, .address = address, .requested = requested, .held = held,
-                                .kind = kind, .device = index, .owner = sim_thread()->owner};
+    *block = (struct sim_block){.next = *place.link, .address = place.address, .requested = requested, .held = place.held,
+                                .kind = kind, .device = index, .owner = sim_thread()->owner,
+                                .in_piece = sim_pieces_suit(kind, requested), .untouched = waits_for_touch(kind)};
     if (!map_for_real(block)) {
         sim_block_delete(block);
-        refund_for(index, kind, held);
+        refund_for(index, kind, place.taken);
         return NULL;
     }
-    *link = block;
+    *place.link = block;
     return block;
 }
 
 void sim_device_give(struct sim_block *block) {
     struct device *device = &devices[block->device];
-    struct sim_block **link = &device->blocks;
-    while (*link != block) link = &(*link)->next;
+    struct sim_block **link = &device->blocks, *before = NULL;
+    while (*link != block) {
+        before = *link;
+        link = &before->next;
+    }
+    uintptr_t address;
+    size_t size = sim_pieces_end(before, block, &address);
     *link = block->next;
     // The next owner finds zeroes, and the host gets its pages back.
-    madvise((void *)block->address, block->held, MADV_DONTNEED);
+    madvise((void *)address, size, MADV_DONTNEED);
     if (block->mapping) munmap(block->mapping, 4096);
     // As ROCm 7 does: the handle keeps a reference that nobody gives back (ROCm/hip#3886).
     if (block->exported && sim_config()->limits.exports_stay) devices[block->device].hidden += block->held;
-    refund_for(block->device, block->kind, block->held);
+    refund_for(block->device, block->kind, block->untouched ? 0 : size);
     sim_block_delete(block);
+}
+
+// Where the card has no room, it stays where it is.
+void sim_device_touch(uintptr_t address) {
+    struct sim_block *block = sim_device_find_containing(address);
+    if (block && block->untouched && sim_device_charge(block->device, block->held)) block->untouched = 0;
 }
 
 struct sim_block *sim_device_find_containing(uintptr_t address) {

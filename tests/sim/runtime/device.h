@@ -42,6 +42,8 @@ struct sim_block {
     int file;                // kind PHYSICAL: descriptor + 1
     void *mapping;           // SIM_REAL_MAPPINGS
     int exported;            // a handle for other processes was made of it
+    int in_piece;            // kind DEVICE: shares its granule
+    int untouched;           // kind MANAGED: takes nothing of the card yet
 };
 
 void sim_lock(sigset_t *saved);
@@ -67,7 +69,17 @@ struct sim_block *sim_device_first(int device);            // head of the list, 
 size_t sim_device_used(int device);
 size_t sim_device_free(int device);  // what really can be had
 size_t sim_device_total(void);       // what is said to be its size
-void sim_device_hide(int device, size_t size);  // the runtime takes more for itself
+void sim_device_hide(int device, size_t size);  // the runtime takes more for itself, whether there is so much or not
+int sim_device_hide_if_free(int device, size_t size);  // zero where it does not fit
+void sim_device_unhide(int device, size_t size);
+void sim_device_touch(uintptr_t address);  // the card works on what lies there: managed memory comes to it
+
+// pieces.c: small blocks of a real card share granules, which are there as long as one of their blocks is
+int sim_pieces_suit(enum sim_kind kind, size_t requested);
+// Answers the link behind which the block goes, and its address; null where no piece has room.
+struct sim_block **sim_pieces_find(struct sim_block **blocks, size_t held, const void *owner, uintptr_t *address);
+// Where the memory begins that goes with this block, which stands behind that one in the list, and its size.
+size_t sim_pieces_end(const struct sim_block *before, const struct sim_block *block, uintptr_t *address);
 
 // shared.c
 void sim_shared_join(void);  // once, with the settings read

@@ -9,6 +9,7 @@ struct sim_pool {
     enum sim_kind kind;
     size_t max_size, release_threshold;
     size_t reserved, reserved_high, used, used_high;
+    size_t padding;  // what the card's step takes beyond the blocks, which `reserved` sums up
 };
 
 static struct sim_pool pools[MAX_POOLS];           // the first SIM_MAX_DEVICES are the devices' default pools
@@ -50,7 +51,27 @@ static struct sim_block *find_cached(struct sim_pool *pool, size_t held) {
     return NULL;
 }
 
+// Before the blocks of a pool change, and after that: it takes whole steps of the card.
+static void unpad(struct sim_pool *pool) {
+    if (pool->padding) sim_device_refund(pool->device, pool->padding);
+    pool->padding = 0;
+}
+
+static bool pad(struct sim_pool *pool) {
+    size_t step = sim_config()->card.pool_step;
+    size_t padding = step && pool->kind == SIM_KIND_POOL ? sim_round_up(pool->reserved, step) - pool->reserved : 0;
+    if (padding && !sim_device_charge(pool->device, padding)) return false;
+    pool->padding = padding;
+    return true;
+}
+
+// A real card counts what was asked for.
+static size_t counted(const struct sim_block *block) {
+    return sim_config()->card.pool_step ? block->requested : block->held;
+}
+
 static void release_idle(struct sim_pool *pool, size_t keep) {
+    unpad(pool);
     struct sim_block *next;
     for (struct sim_block *block = sim_device_first(pool->device); block && pool->reserved > keep; block = next) {
         next = block->next;
@@ -58,6 +79,7 @@ static void release_idle(struct sim_pool *pool, size_t keep) {
         pool->reserved -= block->held;
         sim_device_give(block);
     }
+    pad(pool);
 }
 
 // Frees that waited for a synchronisation take effect.
@@ -72,23 +94,34 @@ static bool is_refused(size_t held) {
     return limit && (held > limit || reserved > limit - held);
 }
 
+static struct sim_block *take_of_card(struct sim_pool *pool, size_t size) {
+    unpad(pool);
+    struct sim_block *block = sim_device_take(pool->device, pool->kind, size);
+    if (block) pool->reserved += block->held;
+    if (pad(pool) || !block) return block;
+    pool->reserved -= block->held;
+    sim_device_give(block);
+    pad(pool);
+    return NULL;
+}
+
 static struct sim_block *grow(struct sim_pool *pool, size_t size, size_t held) {
     if (pool->max_size && (held > pool->max_size || pool->reserved > pool->max_size - held)) return NULL;
     if (is_refused(held)) return NULL;
-    struct sim_block *block = sim_device_take(pool->device, pool->kind, size);
+    struct sim_block *block = take_of_card(pool, size);
     if (!block) {
         release_idle(pool, 0);
-        block = sim_device_take(pool->device, pool->kind, size);
+        block = take_of_card(pool, size);
     }
     if (!block) return NULL;
     block->pool = pool;
-    pool->reserved += block->held;
-    if (pool->reserved > pool->reserved_high) pool->reserved_high = pool->reserved;
+    size_t reserved = pool->reserved + pool->padding;
+    if (reserved > pool->reserved_high) pool->reserved_high = reserved;
     return block;
 }
 
 static struct sim_block *take(struct sim_pool *pool, size_t size) {
-    size_t held = sim_round_up(size, sim_config()->granularity);
+    size_t step = sim_config()->card.step, held = sim_round_up(size, step ? step : sim_config()->granularity);
     struct sim_block *block = find_cached(pool, held);
     if (!block) block = grow(pool, size, held);
     if (!block) {
@@ -98,7 +131,7 @@ static struct sim_block *take(struct sim_pool *pool, size_t size) {
     block->requested = size;
     block->released = IN_USE;
     block->owner = sim_thread()->owner;
-    pool->used += block->held;
+    pool->used += counted(block);
     if (pool->used > pool->used_high) pool->used_high = pool->used;
     return block;
 }
@@ -143,7 +176,7 @@ int sim_pool_take_back(struct sim_block *block) {
     if (block->released) return SIM_INVALID_VALUE;
     sim_log_block("free", block);
     block->released = sim_config()->limits.frees_wait ? WAITS : RELEASED;
-    block->pool->used -= block->held;
+    block->pool->used -= counted(block);
     return SIM_SUCCESS;
 }
 
@@ -166,6 +199,7 @@ void sim_pools_forget(int device) {
         if (pools[i].alive && pools[i].device == device) {
             end_waiting(&pools[i]);
             release_idle(&pools[i], 0);
+            unpad(&pools[i]);
             pools[i] = (struct sim_pool){.alive = i >= SIM_MAX_DEVICES, .device = device, .kind = pools[i].kind};
         }
 }
@@ -220,7 +254,7 @@ int sim_MemPoolSetAttribute(void *handle, int attribute, void *value) {
     struct sim_pool *pool = checked(handle);
     if (!pool || !value) return SIM_INVALID_VALUE;
     if (attribute == RELEASE_THRESHOLD) pool->release_threshold = *(uint64_t *)value;
-    else if (attribute == RESERVED_HIGH) pool->reserved_high = pool->reserved;
+    else if (attribute == RESERVED_HIGH) pool->reserved_high = pool->reserved + pool->padding;
     else if (attribute == USED_HIGH) pool->used_high = pool->used;
     return SIM_SUCCESS;
 }
@@ -230,7 +264,7 @@ int sim_MemPoolGetAttribute(void *handle, int attribute, void *value) {
     if (!pool || !value) return SIM_INVALID_VALUE;
     switch (attribute) {
         case RELEASE_THRESHOLD: *(uint64_t *)value = pool->release_threshold; break;
-        case RESERVED_NOW: *(uint64_t *)value = pool->reserved; break;
+        case RESERVED_NOW: *(uint64_t *)value = pool->reserved + pool->padding; break;
         case RESERVED_HIGH: *(uint64_t *)value = pool->reserved_high; break;
         case USED_NOW: *(uint64_t *)value = pool->used; break;
         case USED_HIGH: *(uint64_t *)value = pool->used_high; break;

@@ -171,6 +171,7 @@ int sim_GraphicsResourceGetMappedPointer(void **pointer, size_t *size, void *res
 
 // copy.c
 int sim_Memcpy(void *to, const void *from, size_t size);
+int sim_MemPrefetch(const void *address, int device);  // below 0: to the host
 int sim_Memcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height);
 int sim_Memcpy3D(const sim_copy3d *copy);
 int sim_Memset(void *to, int value, size_t size);

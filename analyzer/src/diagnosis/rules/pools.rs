@@ -339,7 +339,8 @@ fn private_by_sums(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>,
         check.at_most(if sums.is_of_failure != Holds::No { Confidence::Probable } else { Confidence::Possible });
     }
     beside_a_rise(idle.bytes, case, failure, check);
-    whose_pools(case, failure, check);
+    let is_in_small_pieces = sums.pieces.is_some_and(|pieces| pieces.largest_bytes < sums.tried.least());
+    whose_pools(case, failure, is_in_small_pieces, check);
     check.gives_back(0, idle.bytes, sums.basis());
 }
 
@@ -375,10 +376,15 @@ fn in_no_tensor(failure: &Failure<'_>) -> Option<u64> {
     tensors.moment(&format!("oom:{}", failure.report.number))?.unused_bytes
 }
 
-/// Captured graphs have such pools, and so has who makes one (`torch.cuda.MemPool`).
-fn whose_pools(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+/// Captured graphs have such pools, and so has who makes one (`torch.cuda.MemPool`). Of pieces that are too small for the request
+/// another request has no use, whatever pool it may take from.
+fn whose_pools(case: &Case<'_>, failure: &Failure<'_>, is_in_small_pieces: bool, check: &mut Check) {
     let Some(captured) = case.around(failure).and_then(|around| around.captured) else { return };
-    check.part(if captured.ended > 0 { "captured graphs" } else { "pools of its own" });
+    check.part(match (captured.ended, is_in_small_pieces) {
+        (0, false) => "pools of its own",
+        (0, true) => "pools of its own, in small pieces",
+        _ => "captured graphs",
+    });
     check.note(true, || match captured.ended {
         0 => "no stream had been captured: they are pools that the program made (torch.cuda.MemPool)".to_owned(),
         ended => format!("{} of streams had ended", count(ended, "capture", "captures")),
