@@ -207,8 +207,12 @@ fn unknown_frees(replay: &Replay) -> impl Iterator<Item = Bypass> {
 fn unexplained(replay: &Replay, libraries: &Libraries<'_>, thresholds: &Thresholds) -> Vec<Bypass> {
     let rows: Vec<Alone> = replay.lower.taken_alone();
     let above_kernel = |layer: Layer| matches!(layer, Layer::Driver | Layer::Hsa);
-    // Where the layer between was recorded, the kernel's calls outside of it are the runtime's: scratch, queues.
-    let has_between = |device: u8| replay.lower.gave(device, Layer::Driver) || replay.lower.gave(device, Layer::Hsa);
+    // Where the layer between was recorded, the program's own calls or those of a runtime, the kernel's calls outside of it are the
+    // runtime's: scratch, queues, the local memory of kernels (a launch takes that: 4 GiB on an H200 for 16 KiB a thread).
+    let between = |layer: Layer| matches!(layer, Layer::Driver | Layer::Hsa);
+    let calls_it = |device: u8| replay.accounts.device(device).is_some_and(|account| account.layers().any(between));
+    let gave = |device: u8| replay.lower.gave(device, Layer::Driver) || replay.lower.gave(device, Layer::Hsa);
+    let has_between = |device: u8| gave(device) || calls_it(device);
     let of_runtime = |site: u32| libraries.of_site(site).is_none_or(is_runtime);
     let counts = |row: &&Alone| above_kernel(row.layer) || (row.layer == Layer::Kernel && !has_between(row.device));
     let mut sums = std::collections::BTreeMap::<(u8, Layer), (u128, u16)>::new();

@@ -418,7 +418,7 @@ impl Replay {
     #[cold]
     fn mark(&mut self, record: &Record, payload: &[u8]) {
         // The end of a range has no label.
-        if matches!(record.status, mark::POP | mark::STOP) {
+        if matches!(record.status, mark::POP | mark::STOP) || !tracks::marks::is_programs(payload) {
             return;
         }
         self.keep_at_mark(record, payload);

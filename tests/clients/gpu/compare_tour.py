@@ -58,7 +58,11 @@ class Tour:
             self.complaints[what] += 1
             self.first.setdefault(what, otherwise)
 
+    def figure(self, name):
+        return next((line["value"] for line in self.account if line.get("figure") == name), None)
+
     def unaffected(self):
+        self.promise("the program has an account", any("call" in line for line in self.account), "no call is in it")
         self.promise("the exit status is the same", self.statuses[0] == self.statuses[1], str(self.statuses))
         same_length = len(self.plain) == len(self.account)
         self.promise("the output has as many lines", same_length, f"{len(self.plain)} and {len(self.account)}")
@@ -131,6 +135,24 @@ class Tour:
         if not self.name.startswith("full"):
             self.promise("nothing is left at the end", end["requested_bytes"] == 0, str(end))
 
+    # The card and the process by NVML, where the program asked it, and the largest block as the program found it itself.
+    def readings(self):
+        nvml = [line for line in self.account if "nvml" in line]
+        if nvml:
+            total, told = nvml[0]["total_bytes"] - nvml[0]["reserved_bytes"], self.report["devices"][0]["total_bytes"]
+            self.promise("the card's total is NVML's without the reserve", total == told, f"{total} and {told}")
+        # At the end nobody reads: the last numbers are of a moment before.
+        read = [ledger for ledger in self.report["ledger"] if ledger["moment"].startswith("oom:") and any(row["process_bytes"] for row in ledger["readings"])]
+        for ledger in read:
+            by_nvml = next(row["process_bytes"] for row in ledger["readings"] if row["process_bytes"])
+            of_calls = sum(row["bytes"] for row in ledger["rows"] if row["source"] == "calls")
+            same = by_nvml == of_calls
+            self.promise("what the process holds by its calls and requests is what NVML counts", same, f"{of_calls} and {by_nvml}")
+        largest, first = self.figure("largest block"), next(iter(self.report["ooms"]), {})
+        if largest is not None:
+            told = first.get("largest_allocatable_bytes")
+            self.promise("the largest block is as the program finds it", told == largest, f"{told} and {largest}")
+
     def measured(self):
         rounding = collections.Counter()
         for call in self.account:
@@ -145,7 +167,7 @@ class Tour:
 
 def main():
     tour = Tour(sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3])
-    for check in (tour.unaffected, tour.calls_noted, tour.refusals, tour.nothing_lost, tour.measured):
+    for check in (tour.unaffected, tour.calls_noted, tour.refusals, tour.nothing_lost, tour.readings, tour.measured):
         check()
     for what, wrong in tour.complaints.items():
         print(f"{'held' if not wrong else 'DIFFERS'}: {tour.name}: {what}" + (f" ({wrong} times, first: {tour.first[what]})" if wrong else ""))

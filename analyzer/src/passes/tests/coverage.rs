@@ -103,6 +103,11 @@ fn what_a_runtime_needs_is_no_bypass() {
         assert!(interfaces(&trace).is_empty(), "{:?}", coverage(&trace).bypassed);
     };
     few(&|trace| runtime_takes(trace, HSA, 2));
+    // A program on the driver alone: what a launch takes for the local memory of its kernel, no call says.
+    few(&|trace| {
+        trace.alloc_through(0, &[at("cuMemAlloc_v2", 0x1000, MIB)]);
+        runtime_takes(trace, "NV_ESC_RM_ALLOC", 17);
+    });
     // Calls of the program explain any amount.
     few(&|trace| {
         for number in 1..9u64 {

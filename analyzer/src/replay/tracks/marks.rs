@@ -15,6 +15,16 @@ pub fn label(bytes: &[u8]) -> String {
     payload::text(bytes).chars().take(MAX_LABEL).collect()
 }
 
+/// Ranges that libraries put around their own kernels, as CUB's device algorithms do below PyTorch's embeddings (seen with 2.11): they
+/// are no steps of the program.
+const OF_LIBRARIES: [&str; 2] = ["cub::", "thrust::"];
+
+/// Whether a label is the program's own.
+pub fn is_programs(bytes: &[u8]) -> bool {
+    let label = payload::text(bytes);
+    !OF_LIBRARIES.iter().any(|name| label.starts_with(name))
+}
+
 /// One label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {

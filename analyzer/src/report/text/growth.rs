@@ -244,6 +244,27 @@ mod tests {
         trace
     }
 
+    /// CUB's ranges lie within each step of a program that has labels of its own, or none.
+    #[test]
+    fn ranges_of_libraries_are_no_steps() {
+        let with_ranges = |of_program: &str| {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            for step in 0..30 {
+                for label in [&format!("{of_program} {step}"), "cub::DeviceRadixSort", "cub::DeviceScan::ExclusiveScan"] {
+                    let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+                    trace.with_text(Record { device: NO_DEVICE, ..mark }, label);
+                    trace.alloc(0x20_0000_0000, 64 * MIB);
+                    trace.free(0x20_0000_0000);
+                }
+                trace.alloc(0x100_0000_0000 + step * GIB, 4 * MIB);
+            }
+            text(&trace)
+        };
+        let page = with_ranges("step");
+        assert!(page.contains("4 MiB more after each label") && !page.contains("any sort"), "{page}");
+        assert!(!with_ranges("cub::DeviceSelect").contains("label"), "{page}");
+    }
+
     /// Blocks of five sizes stay, all from one place.
     fn of_sizes(count: u64) -> TraceBuilder {
         let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
