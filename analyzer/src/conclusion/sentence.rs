@@ -8,7 +8,7 @@ use crate::passes::device::DeviceSummary;
 use crate::passes::facts::Facts;
 use crate::passes::oom::OomReport;
 use crate::passes::outcomes::{Outcomes, count_outcomes};
-use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span, times};
+use crate::words::{clean, count, gib, gpu, grouped, moment, runtime, signal, size, span, times};
 use gpuoom_trace::outcome::{Because, Outcome};
 
 /// All sentences of a verdict.
@@ -43,6 +43,8 @@ pub(super) enum Explained<'f> {
     Perhaps(&'f Finding),
     /// None is; but what the program held and asked for is so many bytes more than the whole card. This one is possible, too.
     TooMuch(u64, What, Option<&'f Finding>),
+    /// One request for memory of the machine is more than so many bytes, which is all the machine has.
+    MoreThanRam(u64),
     /// This one says how each of so many failures was made up for, and that is all there is to say.
     Coped(&'f Finding, u64),
     /// Nothing explains it.
@@ -83,6 +85,9 @@ pub(super) fn why(explained: Explained<'_>) -> String {
             let possible = possible
                 .map_or_else(String::new, |finding| format!(" Possible: {} ({}).", clean(&finding.title), finding.id));
             format!("{} {} more than the whole card.{possible}", what.told(), size(bytes))
+        }
+        Explained::MoreThanRam(bytes) => {
+            format!("Why: one request is more than the {} of RAM that the machine has.", gib(bytes))
         }
         Explained::Coped(finding, failures) => {
             let each = if failures == 1 { "PyTorch" } else { "each time PyTorch" };

@@ -95,18 +95,7 @@ impl Verdict {
                 Explained::Coped(finding, all)
             }
             (Some(finding), _) => Explained::By(finding),
-            (None, Happened::OutOfMemory { oom }) => {
-                let possible = perhaps(findings, Some(facts.ooms[oom].number));
-                match (too_much(facts, &facts.ooms[oom], late_bytes), possible) {
-                    // This says the same with its number.
-                    (Some((bytes, what)), Some(finding)) if finding.id == "true-capacity" => {
-                        Explained::TooMuch(bytes, what, None)
-                    }
-                    (Some((bytes, what)), possible) => Explained::TooMuch(bytes, what, possible),
-                    (None, Some(finding)) => Explained::Perhaps(finding),
-                    (None, None) => Explained::Not,
-                }
-            }
+            (None, Happened::OutOfMemory { oom }) => by_numbers(facts, findings, &facts.ooms[oom], late_bytes),
             _ => Explained::Not,
         };
         // Who got the memory after all needs no other card.
@@ -124,6 +113,27 @@ impl Verdict {
             confidence: decides.map(|finding| finding.confidence),
         }
     }
+}
+
+/// What is known of a failure that no finding explains.
+fn by_numbers<'f>(facts: &Facts, findings: &'f [Finding], oom: &OomReport, late_bytes: u64) -> Explained<'f> {
+    if let Some(ram) = more_than_ram(facts, oom) {
+        return Explained::MoreThanRam(ram);
+    }
+    match (too_much(facts, oom, late_bytes), perhaps(findings, Some(oom.number))) {
+        // This says the same with its number.
+        (Some((bytes, what)), Some(finding)) if finding.id == "true-capacity" => Explained::TooMuch(bytes, what, None),
+        (Some((bytes, what)), possible) => Explained::TooMuch(bytes, what, possible),
+        (None, Some(finding)) => Explained::Perhaps(finding),
+        (None, None) => Explained::Not,
+    }
+}
+
+/// All memory of the machine, where one request for pinned memory is more than that.
+fn more_than_ram(facts: &Facts, oom: &OomReport) -> Option<u64> {
+    let is_of_machine = matches!(oom.kind, "host-pinned" | "registered") && oom.refused_by != Some("injected");
+    let ram = facts.machine.memory.total_bytes.filter(|ram| is_of_machine && !oom.unknown_size && *ram > 0)?;
+    (oom.requested_bytes > ram).then_some(ram)
 }
 
 /// By how many bytes the program's own blocks and the request exceed the card, whatever else is there. Managed memory may lie in RAM.

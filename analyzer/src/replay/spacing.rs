@@ -27,8 +27,9 @@ impl AddressSpacing {
 
     /// The granularity of blocks that share nothing with others, at most; `None` where that cannot be told.
     pub fn granularity_bytes(&self) -> Option<u64> {
-        let apart = || self.all.granularity_bytes().filter(|granularity| *granularity >= SHARED_BYTES);
-        self.large.granularity_bytes().or_else(apart)
+        // Few large blocks of one size may lie further apart than the granularity; all blocks together tell it better.
+        let apart = self.all.granularity_bytes().filter(|granularity| *granularity >= SHARED_BYTES);
+        apart.or_else(|| self.large.granularity_bytes())
     }
 
     /// Whether blocks of this size may share pieces that the driver took: what they take is not told by their addresses.
@@ -92,6 +93,15 @@ mod tests {
         (0..8).for_each(|number| spacing.see(0x7f10_0000_0000 + number * (4 << 20), 3 << 20));
         assert_eq!(spacing.granularity_bytes(), Some(4 << 20));
         assert!(spacing.may_share(512) && !spacing.may_share(2 << 20));
+    }
+
+    /// Blocks of 3 MiB lie 4 MiB apart where the granularity is 2 MiB.
+    #[test]
+    fn blocks_of_one_size_do_not_spoil_what_the_others_show() {
+        let mut spacing = AddressSpacing::default();
+        (0..10).for_each(|number| spacing.see(0x7f00_0000_0000 + number * (4 << 20), 3 << 20));
+        (0..9).for_each(|number| spacing.see(0x7f10_0000_0000 + number * (2 << 20), 700 << 10));
+        assert_eq!((spacing.granularity_bytes(), spacing.may_share(700 << 10)), (Some(2 << 20), false));
     }
 
     proptest! {

@@ -158,7 +158,10 @@ mod tests {
         assert_eq!(listed(Some(&drawing)), Listed { own_bytes: Some(100), others_bytes: Some(37) });
         assert_eq!(listed(None).others_bytes, None, "who draws is not known");
         assert_eq!(listed(Some(&[process(11, NOT_AVAILABLE)])).others_bytes, None);
-        assert_eq!(Listed::of(&[process(7, NOT_AVAILABLE)], Some(&[]), 7), Listed { own_bytes: None, others_bytes: Some(0) });
+        assert_eq!(
+            Listed::of(&[process(7, NOT_AVAILABLE)], Some(&[]), 7),
+            Listed { own_bytes: None, others_bytes: Some(0) }
+        );
         assert_eq!(Listed::of(&[], Some(&[]), 7), Listed { own_bytes: None, others_bytes: Some(0) });
     }
 

@@ -250,7 +250,8 @@ mod tests {
         let with_ranges = |of_program: &str| {
             let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
             for step in 0..30 {
-                for label in [&format!("{of_program} {step}"), "cub::DeviceRadixSort", "cub::DeviceScan::ExclusiveScan"] {
+                for label in [&format!("{of_program} {step}"), "cub::DeviceRadixSort", "cub::DeviceScan::ExclusiveScan"]
+                {
                     let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
                     trace.with_text(Record { device: NO_DEVICE, ..mark }, label);
                     trace.alloc(0x20_0000_0000, 64 * MIB);
