@@ -14,6 +14,7 @@ use super::words::{FUNCTIONS, PROGRAMS, THREADS};
 use super::{Redactor, letters};
 use crate::evidence::torch_message::find_all;
 use crate::passes::shape::labels;
+use crate::replay::tracks::marks;
 
 /// Where things stood.
 const PROCESS: &str = "process";
@@ -54,6 +55,8 @@ impl Rewording for Redactor {
 
     fn payload(&mut self, record: &Record, bytes: &mut [u8]) {
         match record.event() {
+            // A library's range is no secret, and by its name it is known not to be the program's.
+            Some(Event::Mark) if !marks::is_programs(bytes) => {}
             Some(Event::Mark) => {
                 let label = payload::text(bytes);
                 let label = self.label(MARKS, &label);
