@@ -59,3 +59,38 @@ fn traces_agree_with_the_programs_accounts() {
         assert_agrees(name, &plain, &recorded);
     }
 }
+
+/// What was planned and left no trace, or ended otherwise, is no agreement.
+#[test]
+fn the_judge_asks_for_each_run_that_was_planned() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let pack = dir.path().join("pack");
+    std::fs::create_dir(&pack).expect("a pack");
+    std::os::unix::fs::symlink(analyzer(), pack.join("gpuoom-analyze")).expect("the analyzer in it");
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("a file");
+    let (name, library) = TOURS[2];
+    let (plain, recorded) = (tour(name, library).run_plain(), tour(name, library).run_recorded());
+    for (suffix, run) in [("-plain", &plain), ("", &recorded)] {
+        write(&format!("runtime_tour{suffix}.stdout"), &run.stdout);
+        write(&format!("runtime_tour{suffix}.status"), "0\n");
+    }
+    let trace = dir.path().join("runtime_tour.trace.bin");
+    std::fs::copy(&recorded.only_trace().path, &trace).expect("a copy of the trace");
+    let judge = || {
+        let mut command = Command::new("python3");
+        let output =
+            command.arg(clients().join("judge.py")).args([pack.as_path(), dir.path()]).output().expect("python3");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert_eq!(judge().0, Some(1), "nothing was planned");
+    write("runs.tsv", "runtime_tour\ttour\t0\n");
+    let (status, text) = judge();
+    assert!(status == Some(0) && text.contains("all 1 runs agree"), "{text}");
+    write("runtime_tour.status", "139\n");
+    let (status, text) = judge();
+    assert!(status == Some(1) && text.contains("it ended with 139, not 0"), "{text}");
+    write("runtime_tour.status", "0\n");
+    std::fs::remove_file(trace).expect("the trace goes");
+    let (status, text) = judge();
+    assert!(status == Some(1) && text.contains("runtime_tour.trace.bin is missing or empty"), "{text}");
+}

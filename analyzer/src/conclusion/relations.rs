@@ -69,7 +69,7 @@ fn describe_rest(finding: &mut Finding, left: &[&str], ruled_out: &[&str]) {
         ids => format!(" (ruled out: {})", ids.join(", ")),
     };
     let text = match left {
-        [] => format!("unexplained: no known reason was found{ruled_out}"),
+        [] => format!("none of the known reasons was found{ruled_out}"),
         _ => format!("possible reasons are left: {}{ruled_out}", left.join(", ")),
     };
     finding.evidence.push(Evidence { text, basis: Basis::Measured });

@@ -475,7 +475,7 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
         check.would_settle("free memory before and after single allocations: what the driver really takes for each");
     }
     for (what, bytes) in runtime_parts(failure) {
-        check.note(bytes > 0, || format!("of it {} was seen to be taken for {what}", size(bytes)));
+        check.note(bytes > 0, || format!("{} was seen to be taken for {what}", size(bytes)));
         let hidden = hidden.get().unwrap_or(u64::MAX);
         if bytes as f64 >= failure.thresholds.explained_share * hidden as f64 {
             parts_of_entry(what).iter().for_each(|part| check.part(part));

@@ -12,6 +12,7 @@ use crate::conclusion::sentence::refused_on_request;
 use crate::passes::oom::error::AttemptReport;
 use crate::passes::oom::{Evidence, OomReport};
 use crate::report::page::{Page, Paint};
+use crate::symbols::FrameKind;
 use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, span, times};
 
 /// Attempts of one error that are named.
@@ -193,7 +194,7 @@ pub(in crate::report) fn became(oom: &OomReport) -> String {
 fn left_open(oom: &OomReport) -> Option<String> {
     let open = match oom.because {
         Because::FellBack if oom.attempt_of.is_some() => {
-            return oom.attempt_of.map(|first| format!("an attempt to make up for #{first}"));
+            return oom.attempt_of.map(|first| format!("by the order of calls an attempt to make up for #{first}"));
         }
         Because::ErrorRead if oom.allocator.is_some() => {
             "no exception was recorded, and what the program made of the error can't be seen"
@@ -206,6 +207,10 @@ fn left_open(oom: &OomReport) -> Option<String> {
             "whether the program took it in place of this one can't be seen"
         }
         Because::GpuWorkContinued if oom.sign.is_some() => return oom.may_have_noticed(),
+        // CuPy raises at each refusal, and its callers may go on.
+        Because::GpuWorkContinued if oom.allocator.is_none() && is_from_python(oom) => {
+            "whether it looked at the status, or raised an exception of Python, can't be seen"
+        }
         Because::GpuWorkContinued if oom.allocator.is_none() => "whether it looked at the status can't be seen",
         Because::StatusChecked | Because::ErrorReported | Because::Exception if after_another(oom).is_some() => {
             return after_another(oom)
@@ -218,6 +223,10 @@ fn left_open(oom: &OomReport) -> Option<String> {
         _ => return None,
     };
     Some(open.to_owned())
+}
+
+fn is_from_python(oom: &OomReport) -> bool {
+    oom.stack.iter().any(|frame| frame.kind == FrameKind::Python)
 }
 
 /// Another failure of the thread that lies between this one and the first sign of notice.
