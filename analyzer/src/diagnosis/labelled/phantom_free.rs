@@ -493,6 +493,6 @@ fn what_nothing_explains_is_to_be_reported_and_what_something_may_explain_is_not
     let umbrella = &summary.conclusion.findings[0];
     assert_eq!(umbrella.id, "phantom-free");
     let last = umbrella.evidence.last().map(|evidence| evidence.text.as_str()).unwrap_or_default();
-    assert!(last.starts_with("unexplained: "), "{last}");
+    assert!(last.starts_with("none of the known reasons was found"), "{last}");
     assert!(!umbrella.file.is_empty());
 }
