@@ -168,6 +168,8 @@ fn a_pool_of_the_programs_own_is_no_captured_graph() {
     assert_eq!(run.confidence("graph-private-pool").as_deref(), Some("proven"), "{page}");
     assert!(page.contains("they are pools that the program made (torch.cuda.MemPool)"), "{page}");
     assert!(!page.contains("captures") && !page.contains("captured graphs"), "{page}");
+    // Its largest piece is smaller than the request: other requests have no use for it.
+    assert!(page.contains("drop the pool") && !page.contains("use_on_oom"), "{page}");
     // What lies unused in it is as much as was asked for.
     assert_eq!(run.confidence("true-capacity").as_deref(), Some("probable"), "{page}");
     assert!(page.contains("not ruled out: PyTorch's allocator held at least the request in unused blocks"), "{page}");
