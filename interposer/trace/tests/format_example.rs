@@ -165,6 +165,7 @@ fn numbers_are_those_of_the_code() {
         NvmlReserved,
         NvmlProcess,
         KfdAvailable,
+        NvmlOthers,
     });
 }
 
