@@ -193,18 +193,10 @@ impl<'a> Case<'a> {
         of_error.max(failure.request_bytes().get())
     }
 
-    /// What PyTorch had taken for an expandable segment that this very request needed, when its last piece was refused: it gives that
-    /// back before it throws. At most: other physical memory of the program counts as such, too, but for what PyTorch's message, which
-    /// is written behind that, says of free memory.
+    /// What PyTorch had taken for an expandable segment that this very request needed, when its last piece was refused: it gave that back
+    /// before it threw, and so it was free for the request.
     pub fn half_made_bytes(&self, failure: &Failure<'_>) -> u64 {
-        let asked = failure.oom.error.as_ref().filter(|_| self.uses_virtual_memory(failure));
-        let sums = self.torch_sums(failure).filter(|sums| sums.is_certain());
-        let Some((error, sums)) = asked.zip(sums) else { return 0 };
-        let at_most = self.held_of_kind(failure, Kind::Physical).saturating_sub(sums.reserved_bytes());
-        // Without a count of the moment itself nothing comes on top: the message's own has it already.
-        let came_back =
-            sums.free.map(|free| failure.free_bytes().get().map_or(0, |then| free.most().saturating_sub(then)));
-        at_most.min(error.requested_bytes).min(came_back.unwrap_or(u64::MAX))
+        failure.oom.error.as_ref().map_or(0, |error| error.half_made_bytes)
     }
 
     /// What of free memory could serve a request: all of it, or whole pieces where physical memory of an expandable segment was refused,
@@ -214,15 +206,13 @@ impl<'a> Case<'a> {
         piece.map_or(free_bytes, |piece| free_bytes / piece * piece)
     }
 
-    /// What was free, counted with [`Case::half_made_bytes`], in words: `4 MiB was free`, `at most 284 MiB was free, but for …`.
+    /// What was free, counted with [`Case::half_made_bytes`], in words: `4 MiB was free`, `284 MiB was free, but for …`.
     pub fn free_told(&self, failure: &Failure<'_>, free_bytes: u64, place: &str) -> String {
-        let says_free = self.torch_sums(failure).is_some_and(|sums| sums.free.is_some());
-        let (at_most, but) = match self.half_made_bytes(failure) {
-            0 => ("", ""),
-            _ if says_free => ("", ", but for what it had taken for this very request"),
-            _ => ("at most ", ", but for what it had taken for this very request"),
+        let but = match self.half_made_bytes(failure) {
+            0 => "",
+            _ => ", but for what it had taken for this very request",
         };
-        format!("{at_most}{} was free{place}{but}", size(free_bytes))
+        format!("{} was free{place}{but}", size(free_bytes))
     }
 
     /// What PyTorch's cache held unused at a refusal that no error followed, before any of it was given back; `None` where its blocks do

@@ -268,6 +268,12 @@ impl Replay {
             // What is still mapped is not free yet: it counts when it is unmapped.
             self.let_go(block, record);
             self.count_free(block);
+            if !released.was_mapped
+                && self.failures.has_refusals()
+                && self.failures.released_unmapped(record.thread, block)
+            {
+                self.tracks.retries.was_half_made(record.thread, block.requested_bytes);
+            }
         }
         Undo::Release(released)
     }

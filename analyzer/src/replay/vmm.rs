@@ -29,6 +29,8 @@ impl Memory for Block {
 struct Physical<B> {
     block: B,
     mappings: u64,
+    /// Whether it ever was mapped.
+    was_mapped: bool,
     /// How often it must still be released.
     references: u64,
 }
@@ -80,7 +82,7 @@ impl<B: Memory> Vmm<B> {
         self.next += 1;
         let replaced = self.handles.insert(block.handle(), (number, 1));
         let gone = replaced.and_then(|(old, references)| self.release_number(old, references));
-        let physical = self.physical.entry(number).or_insert(Physical { block, mappings: 0, references: 1 });
+        let physical = self.physical.entry(number).or_insert(Physical { block, mappings: 0, was_mapped: false, references: 1 });
         (Some(&mut physical.block), gone)
     }
 
@@ -88,12 +90,13 @@ impl<B: Memory> Vmm<B> {
     pub fn release(&mut self, handle: u64) -> Option<Released<B>> {
         let (number, references) = self.handles.get_mut(&handle)?;
         let number = *number;
+        let was_mapped = self.physical.get(&number).is_none_or(|physical| physical.was_mapped);
         *references -= 1;
         if *references == 0 {
             self.handles.remove(&handle);
         }
         let gone = self.release_number(number, 1);
-        Some(Released { number, handle, gone })
+        Some(Released { number, handle, was_mapped, gone })
     }
 
     fn release_number(&mut self, number: u64, times: u64) -> Option<B> {
@@ -107,7 +110,8 @@ impl<B: Memory> Vmm<B> {
     pub fn unrelease(&mut self, released: &Released<B>, back: Option<B>) {
         self.handles.entry(released.handle).or_insert((released.number, 0)).1 += 1;
         if let Some(block) = back {
-            self.physical.insert(released.number, Physical { block, mappings: 0, references: 1 });
+            let was_mapped = released.was_mapped;
+            self.physical.insert(released.number, Physical { block, mappings: 0, was_mapped, references: 1 });
         } else if let Some(physical) = self.physical.get_mut(&released.number) {
             physical.references += 1;
         }
@@ -137,6 +141,7 @@ impl<B: Memory> Vmm<B> {
         let Some((number, _)) = self.handles.get(&handle).copied() else { return before };
         let Some(physical) = self.physical.get_mut(&number) else { return before };
         physical.mappings += 1;
+        physical.was_mapped = true;
         let mapping = Mapping { address, size_bytes, entered, physical: number, device: physical.block.device() };
         if let Some(old) = self.put(mapping) {
             before.mappings.push(old);
@@ -194,7 +199,7 @@ impl<B: Memory> Vmm<B> {
     /// Undoes an unmap that failed; the caller takes the blocks that were gone in again.
     pub fn remap(&mut self, mappings: &[Mapping], back: &[(u64, B)]) {
         for (number, block) in back {
-            self.physical.insert(*number, Physical { block: *block, mappings: 0, references: 0 });
+            self.physical.insert(*number, Physical { block: *block, mappings: 0, was_mapped: true, references: 0 });
         }
         for mapping in mappings {
             if let Some(physical) = self.physical.get_mut(&mapping.physical) {
@@ -316,6 +321,8 @@ pub struct Released<B = Block> {
     pub number: u64,
     /// The handle.
     pub handle: u64,
+    /// Whether the memory ever was mapped.
+    pub was_mapped: bool,
     /// The memory, if it is gone with the handle.
     pub gone: Option<B>,
 }

@@ -199,6 +199,9 @@ pub struct Refused {
     number: u64,
     at_ns: u64,
     requested_bytes: u64,
+    /// The most that had to be there for the program to get what it wanted: of an expandable segment a piece is refused, and others
+    /// would have followed.
+    wanted_bytes: u64,
     kind: Kind,
     asked_again: bool,
     unclear: Option<Unclear>,
@@ -211,6 +214,7 @@ impl Refused {
             number,
             at_ns,
             requested_bytes: oom.requested_bytes,
+            wanted_bytes: wanted_bytes(oom),
             kind: oom.kind,
             asked_again: oom.because == Because::RetrySucceeded,
             unclear: unclear(oom, thresholds),
@@ -222,6 +226,15 @@ impl Refused {
         let Refused { number, at_ns, requested_bytes, .. } = *self;
         Change { at_ns, api: api.to_owned(), requested_bytes, failure: Some(number) }
     }
+}
+
+/// All of the block that an allocator wanted, but for the pieces that it had taken for it, in whole pieces. What of it might have lain in
+/// memory that it had mapped before nobody tells.
+fn wanted_bytes(oom: &Oom) -> u64 {
+    let piece = oom.requested_bytes;
+    let Some(error) = oom.error.as_ref().filter(|_| oom.kind == Kind::Physical && piece > 0) else { return piece };
+    let rest = error.requested_bytes.saturating_sub(error.half_made_bytes);
+    rest.div_ceil(piece).saturating_mul(piece).max(piece)
 }
 
 fn unclear(oom: &Oom, thresholds: &Thresholds) -> Option<Unclear> {
@@ -338,10 +351,10 @@ impl CardModel {
     }
 
     fn failed(&mut self, refused: &Refused, change: impl FnOnce() -> Change) {
-        let Refused { number, at_ns, requested_bytes, kind, asked_again, unclear } = *refused;
-        let refused = unclear.is_none().then(|| {
-            [&mut self.pair.least, &mut self.pair.most].map(|world| world.failed(requested_bytes, kind, asked_again))
-        });
+        let Refused { number, at_ns, requested_bytes, wanted_bytes, kind, asked_again, unclear } = *refused;
+        let worlds = [(&mut self.pair.least, requested_bytes), (&mut self.pair.most, wanted_bytes)];
+        let refused =
+            unclear.is_none().then(|| worlds.map(|(world, bytes)| world.failed(bytes, kind, asked_again)));
         let fate = match refused {
             None => Fate::Unknown,
             Some([true, true]) => Fate::Remains,
@@ -467,7 +480,7 @@ impl DeviceModel {
         if refused.unclear.is_none() && !is_absurd {
             for need in &mut self.needs {
                 need.pair.least.failed(refused.requested_bytes, refused.kind, refused.asked_again);
-                need.pair.most.failed(refused.requested_bytes, refused.kind, refused.asked_again);
+                need.pair.most.failed(refused.wanted_bytes, refused.kind, refused.asked_again);
             }
         }
         self.cards.iter_mut().for_each(|card| card.failed(refused, &change));

@@ -99,8 +99,9 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     let unused = in_pools.map_or(sums.unused, |idle| sums.unused.plus(idle));
     let of_reserved = share(unused.bytes, sums.reserved_bytes());
     let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");
+    // What PyTorch says is free it counted behind giving that back.
     let half_made = case.half_made_bytes(failure);
-    let free = failure.free_bytes().or(by_torch).map(|free| free.saturating_add(half_made));
+    let free = failure.free_bytes().map(|free| free.saturating_add(half_made)).or(by_torch);
     // For a small block a larger segment is asked for.
     let asked_of_driver = failure.request_bytes().get().map_or(tried.bytes, |request| request.max(tried.bytes));
     // What is free and what lies unused may be enough together, where neither is.

@@ -10,6 +10,7 @@ use gpuoom_trace::record::{Event, Kind, Record, message};
 use rustc_hash::FxHashMap;
 
 use super::{Evidence, Failures, MAX_LISTED, Message, Oom, RefusedBy, Story};
+use crate::replay::block::Block;
 
 /// Refusals of a thread that are remembered as attempts of an error that may come; a loop of more belongs to none.
 const MAX_ATTEMPTS: usize = 1024;
@@ -57,6 +58,9 @@ pub struct FrameworkError {
     pub status: i32,
     /// Bytes that the allocator wanted, after its own rounding.
     pub requested_bytes: u64,
+    /// What it had taken in pieces for this very block, never mapped, and gave back between the last refusal and the error. Of an
+    /// expandable segment, whose pieces are all created before the first is mapped.
+    pub half_made_bytes: u64,
     /// The refusals that led to it, in their order. Some may be missing where events were lost.
     pub attempts: Vec<Attempt>,
     /// Their places among the listed failures, until they are folded.
@@ -68,7 +72,8 @@ impl FrameworkError {
     pub fn of(record: &Record) -> Self {
         let Record { at, api, site, status, requested: requested_bytes, .. } = *record;
         let (attempts, places) = Default::default();
-        FrameworkError { seq: record.seq(), at, api, site, status, requested_bytes, attempts, places }
+        let seq = record.seq();
+        FrameworkError { seq, at, api, site, status, requested_bytes, half_made_bytes: 0, attempts, places }
     }
 
     /// Whether a refusal can be an attempt of this: who asks for a segment asks for no less than the block that it is to hold, but for
@@ -98,6 +103,8 @@ struct Refusal {
     device: u8,
     kind: Kind,
     request: Request,
+    /// What the thread released since that it had never mapped.
+    released_bytes: u64,
 }
 
 /// An exception that was thrown.
@@ -138,7 +145,7 @@ impl Errors {
         if refusals.len() == MAX_ATTEMPTS {
             refusals.remove(0);
         }
-        refusals.push(Refusal { index, device, kind: oom.kind, request });
+        refusals.push(Refusal { index, device, kind: oom.kind, request, released_bytes: 0 });
     }
 
     /// A thread did something after a refusal.
@@ -189,6 +196,17 @@ impl Failures {
         }
     }
 
+    /// The thread released physical memory that it had never mapped. Whether that was a piece of what the last refusal cut short.
+    #[cold]
+    pub fn released_unmapped(&mut self, thread: u32, block: &Block) -> bool {
+        let last = self.errors.refusals.get_mut(&thread).and_then(|refusals| refusals.last_mut());
+        let Some(last) = last.filter(|last| last.kind == Kind::Physical && last.device == block.device) else {
+            return false;
+        };
+        last.released_bytes = last.released_bytes.saturating_add(block.requested_bytes);
+        true
+    }
+
     /// Whoever caught an error and asks on was told of it: the outcome stays, and the first block is evidence beside it.
     fn went_on(&mut self, record: &Record, does: Does) {
         let Some(index) = self.errors.told.get(&record.thread).copied() else { return };
@@ -213,6 +231,7 @@ impl Failures {
             return Err(error);
         }
         self.count = self.count.saturating_sub(refusals.len() as u64 - 1);
+        error.half_made_bytes = refusals.last().map_or(0, |last| last.released_bytes);
         error.places = refusals.iter().filter_map(|refusal| refusal.index).collect();
         error.attempts = error.places.iter().map(|place| Attempt::of(&self.listed[*place])).collect();
         let earlier = error.attempts.split_last().map_or_else(Vec::new, |(_, earlier)| earlier.to_vec());

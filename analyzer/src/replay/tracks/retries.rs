@@ -83,8 +83,8 @@ impl Retry {
 #[derive(Clone, Copy, Debug)]
 struct Open {
     retry: Retry,
-    /// Whether something was freed since the last try.
-    freed_since: bool,
+    /// Blocks that the thread freed since the last try.
+    freed_since: u32,
 }
 
 /// All retries of a trace.
@@ -121,7 +121,7 @@ impl Retries {
             (retry.last_failure, retry.ended_at, retry.ending) = (failure, at, Ending::Failed);
             retry.failed_tries = retry.failed_tries.saturating_add(1);
             retry.freed_in_vain_bytes = retry.freed_bytes;
-            retry.releases += u32::from(std::mem::take(&mut open.freed_since));
+            retry.releases += u32::from(std::mem::take(&mut open.freed_since) > 0);
             return;
         }
         self.close(thread);
@@ -146,7 +146,7 @@ impl Retries {
             releases: 0,
             ending: Ending::NotTried,
         };
-        self.open.insert(thread, Open { retry, freed_since: false });
+        self.open.insert(thread, Open { retry, freed_since: 0 });
     }
 
     fn open_for(&mut self, thread: u32, device: u8, bytes: u64, at: u64) -> Option<&mut Open> {
@@ -162,7 +162,7 @@ impl Retries {
     pub(super) fn given(&mut self, thread: u32, device: u8, bytes: u64, at: u64) {
         let Some(open) = self.open_for(thread, device, bytes, at) else { return };
         (open.retry.ending, open.retry.ended_at) = (Ending::Succeeded, at);
-        open.retry.releases += u32::from(open.freed_since);
+        open.retry.releases += u32::from(open.freed_since > 0);
         self.close(thread);
     }
 
@@ -181,12 +181,21 @@ impl Retries {
             if *of == thread {
                 retry.freed_bytes = retry.freed_bytes.saturating_add(bytes);
                 retry.freed_blocks += 1;
-                open.freed_since = true;
+                open.freed_since = open.freed_since.saturating_add(1);
             } else {
                 retry.freed_by_others_bytes = retry.freed_by_others_bytes.saturating_add(bytes);
                 retry.freed_by_others_blocks += 1;
             }
         }
+    }
+
+    /// What the thread gave back last was part of the refused block itself: that makes no room for another try.
+    #[cold]
+    pub(in crate::replay) fn was_half_made(&mut self, thread: u32, bytes: u64) {
+        let Some(open) = self.open.get_mut(&thread).filter(|open| open.freed_since > 0) else { return };
+        open.freed_since -= 1;
+        open.retry.freed_blocks = open.retry.freed_blocks.saturating_sub(1);
+        open.retry.freed_bytes = open.retry.freed_bytes.saturating_sub(bytes);
     }
 
     /// A thread waited for a device, or for all ([`gpuoom_trace::record::NO_DEVICE`]).

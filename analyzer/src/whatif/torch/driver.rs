@@ -54,11 +54,22 @@ pub trait Driver {
     fn give_back(&mut self, call: Call);
 }
 
+/// Where a driver sets address space aside: on an H200 (driver 580) each lies above the one before; `mmap`, which ROCm uses, goes down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reserves {
+    /// Above what was set aside before.
+    #[default]
+    Above,
+    /// Below it.
+    Below,
+}
+
 /// A card with so much memory for the allocator.
 #[derive(Clone, Debug)]
 pub struct Card {
     usable_bytes: u64,
     next_reserved: u64,
+    reserves: Reserves,
     segments: BTreeMap<u64, u64>,
 }
 
@@ -78,7 +89,13 @@ const SEGMENT_ALIGNMENT: u64 = 2 << 20;
 impl Card {
     /// A card.
     pub fn new(usable_bytes: u64) -> Self {
-        Card { usable_bytes, next_reserved: FIRST_RESERVED, segments: BTreeMap::new() }
+        let reserves = Reserves::default();
+        Card { usable_bytes, next_reserved: FIRST_RESERVED, reserves, segments: BTreeMap::new() }
+    }
+
+    /// The same, with address space where that driver puts it: the allocator takes the lowest that has room.
+    pub fn reserving(self, reserves: Reserves) -> Self {
+        Card { reserves, ..self }
     }
 
     /// The lowest addresses that are free and long enough: what other drivers choose decides between blocks of the same
@@ -106,9 +123,18 @@ impl Driver for Card {
     }
 
     fn reserve(&mut self, bytes: u64, _: u64, _: u64) -> u64 {
-        let address = self.next_reserved;
-        self.next_reserved = address.saturating_add(bytes).saturating_add(SEGMENT_ALIGNMENT);
-        address
+        let size_bytes = bytes.saturating_add(SEGMENT_ALIGNMENT);
+        match self.reserves {
+            Reserves::Above => {
+                let address = self.next_reserved;
+                self.next_reserved = address.saturating_add(size_bytes);
+                address
+            }
+            Reserves::Below => {
+                self.next_reserved = self.next_reserved.saturating_sub(size_bytes);
+                self.next_reserved
+            }
+        }
     }
 
     fn unreserve(&mut self, _: u64) {}
@@ -147,6 +173,10 @@ pub struct Script {
     mapped: usize,
     /// Address ranges of expandable segments.
     reserved: Vec<(u64, u64)>,
+    /// The last of them that was recorded.
+    last_reserved: Option<u64>,
+    /// Where the second of them lay.
+    pub reserves: Option<Reserves>,
     /// The comparison so far.
     pub compared: Match,
 }
@@ -250,7 +280,13 @@ impl Driver for Script {
             fits && call.stream == stream && !inside
         };
         let address = match self.mappings.iter().skip(self.mapped).find(is_new) {
-            Some(call) => call.address,
+            Some(call) => {
+                let address = call.address;
+                if let Some(last) = self.last_reserved.replace(address) {
+                    self.reserves.get_or_insert(if address < last { Reserves::Below } else { Reserves::Above });
+                }
+                address
+            }
             None => self.spare().reserve(bytes, unit, stream),
         };
         self.reserved.push((address, bytes));

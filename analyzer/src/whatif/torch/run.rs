@@ -48,7 +48,7 @@ pub enum Asks {
 /// Runs a history. `holds` says that what was refused in the recorded run and is given here is held to the end.
 pub fn run(history: &History, stage: Stage<'_>, holds: bool) -> Outcome {
     let Stage { policy, usable_bytes, card_bytes, asks } = stage;
-    let mut model = Allocator::new(policy.clone(), Card::new(usable_bytes), card_bytes);
+    let mut model = Allocator::new(policy.clone(), Card::new(usable_bytes).reserving(history.reserves), card_bytes);
     model.rounds = asks != Asks::Given;
     let mut blocks: FxHashMap<u64, BlockId> = FxHashMap::default();
     let mut outcome = Outcome::default();

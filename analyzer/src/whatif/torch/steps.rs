@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::allocator::{Allocator, Owner};
 use super::blocks::BlockId;
-use super::driver::{Call, CallKind, Match, Script};
+use super::driver::{Call, CallKind, Match, Reserves, Script};
 use super::policy::Policy;
 use super::told::Stop;
 use crate::evidence::torch_snapshot::{Action, Event, Snapshot, StackId};
@@ -92,6 +92,8 @@ pub struct History {
     pub first_misplaced: Option<u64>,
     /// What the allocator had for itself when the driver refused: its own segments and what was free.
     pub usable_bytes: Option<u64>,
+    /// Where the driver set address space aside, as far as that was seen.
+    pub reserves: Reserves,
     /// Frees of blocks that nobody took.
     pub unknown_frees: u64,
     /// Requests that may have been smaller than the size that is known of them.
@@ -173,6 +175,7 @@ pub fn read(snapshot: &Snapshot, device: usize, policy: &Policy, card_bytes: u64
     reader.complete_late();
     reader.note_agreement(steps);
     reader.history.compared = reader.model.driver.compared;
+    reader.history.reserves = reader.model.driver.reserves.unwrap_or_default();
     reader.history
 }
 

@@ -18,6 +18,8 @@ use super::steps::FREE_IS_UNKNOWN;
 use crate::evidence::torch_snapshot::{Action, Event, Snapshot, StackId};
 use crate::replay::Replay;
 use crate::replay::apis::{Apis, Does};
+use crate::replay::failures::framework::FrameworkError;
+use crate::replay::readings::DeviceReadings;
 
 /// Events that are kept of all devices together.
 const MOST_EVENTS: usize = 1 << 22;
@@ -55,8 +57,8 @@ pub enum Stop {
 #[derive(Clone, Debug, Default)]
 struct Device {
     events: Vec<Event>,
-    /// Segment calls since the last block.
-    calls: Vec<Event>,
+    /// Segment calls since the last block, and whether they are known to be this device's.
+    calls: Vec<(Event, bool)>,
     /// Whether a call of these was refused.
     refused: bool,
     /// Record from which on its totals and its blocks are not of one mind.
@@ -71,7 +73,7 @@ pub struct Histories<'a> {
     devices: BTreeMap<u8, Device>,
     segments: BTreeMap<u64, Stretch>,
     reservations: BTreeMap<u64, Stretch>,
-    /// What the driver called free at errors, by the numbers of their records.
+    /// What was free at errors, with what the allocator gave back before it raised them, by the numbers of their records.
     free_bytes: FxHashMap<u64, u64>,
     kept: usize,
     most: usize,
@@ -90,8 +92,11 @@ pub struct ToldHistory {
 impl<'a> Histories<'a> {
     /// Of a trace that was replayed to its end, of a run with these options.
     pub fn new(replay: &'a Replay, policy: &'a Policy) -> Self {
-        let errors = replay.failures.listed.iter().filter_map(|oom| Some((oom.error.as_ref()?, oom.read)));
-        let free_bytes = errors.filter_map(|(error, read)| Some((error.seq, read.runtime_free_bytes?))).collect();
+        let errors = replay.failures.listed.iter().filter_map(|oom| Some((oom.error.as_deref()?, oom.read)));
+        let free = |(error, read): (&FrameworkError, DeviceReadings)| {
+            Some((error.seq, read.runtime_free_bytes?.saturating_add(error.half_made_bytes)))
+        };
+        let free_bytes = errors.filter_map(free).collect();
         let numbers = (0..MOST_DEVICES as u8).filter_map(|device| Some((device, replay.blocks.of_torch(device)?)));
         let devices =
             numbers.map(|(device, told)| (device, Device { mismatch: told.first_mismatch, ..Device::default() }));
@@ -148,14 +153,14 @@ impl<'a> Histories<'a> {
         if record.kind() == Kind::Device {
             let end = record.address.saturating_add(record.requested);
             self.segments.insert(record.address, Stretch { end, device: None });
-            device.call(Action::SegmentAlloc, record.address, record.requested);
+            device.call(Action::SegmentAlloc, record.address, record.requested, false);
         }
     }
 
     fn given_back(&mut self, address: u64) {
         let Some(segment) = self.segments.remove(&address) else { return };
         let Some(device) = segment.device.and_then(|device| self.devices.get_mut(&device)) else { return };
-        device.call(Action::SegmentFree, address, segment.end - address);
+        device.call(Action::SegmentFree, address, segment.end - address, true);
     }
 
     /// Memory came behind addresses or went from there. Whose these are, a block shows: the first one may come behind its first mapping.
@@ -167,10 +172,10 @@ impl<'a> Histories<'a> {
         match space.device {
             Some(device) => {
                 if let Some(device) = self.devices.get_mut(&device) {
-                    device.call(action, address, bytes);
+                    device.call(action, address, bytes, true);
                 }
             }
-            None => self.devices.values_mut().for_each(|device| device.call(action, address, bytes)),
+            None => self.devices.values_mut().for_each(|device| device.call(action, address, bytes, false)),
         }
     }
 
@@ -191,7 +196,7 @@ impl<'a> Histories<'a> {
             Told::BlockFree => {
                 let calls = std::mem::take(&mut device.calls);
                 let calls = calls.into_iter().filter(|call| is_of(call, record.device, &self.reservations));
-                device.events.extend(calls.filter(|call| call.action != Action::SegmentAlloc));
+                device.events.extend(calls.map(|(call, _)| call).filter(|call| call.action != Action::SegmentAlloc));
                 for action in [Action::FreeRequested, Action::FreeCompleted] {
                     device.events.push(event_of(action, record.address, record.requested, 0));
                 }
@@ -204,11 +209,11 @@ impl<'a> Histories<'a> {
                 let holds = |call: &Event| {
                     record.address.wrapping_sub(call.address_or_free_bytes) < call.size_bytes && record.status == 0
                 };
-                let is_own = |call: &Event| match call.action {
-                    Action::SegmentAlloc => holds(call),
+                let is_own = |call: &(Event, bool)| match call.0.action {
+                    Action::SegmentAlloc => holds(&call.0),
                     _ => is_of(call, record.device, &self.reservations),
                 };
-                device.events.extend(calls.into_iter().filter(is_own));
+                device.events.extend(calls.into_iter().filter(is_own).map(|(call, _)| call));
                 device.events.push(match record.status {
                     0 => event_of(Action::Alloc, record.address, record.requested, INSIDE),
                     _ => {
@@ -251,22 +256,27 @@ impl ToldHistory {
 
 impl Device {
     /// Mappings that lie beside each other are one call of the allocator's, which maps and unmaps piece by piece.
-    fn call(&mut self, action: Action, address: u64, bytes: u64) {
+    fn call(&mut self, action: Action, address: u64, bytes: u64, is_own: bool) {
         let in_pieces = matches!(action, Action::SegmentMap | Action::SegmentUnmap);
         let stack = if self.refused { INSIDE } else { BEFORE };
-        if let Some(last) = self.calls.last_mut().filter(|_| in_pieces)
+        if let Some((last, last_is_own)) = self.calls.last_mut().filter(|_| in_pieces)
             && (last.action, last.address_or_free_bytes.wrapping_add(last.size_bytes), last.stack)
                 == (action, address, stack)
+            && *last_is_own == is_own
         {
             last.size_bytes = last.size_bytes.saturating_add(bytes);
             return;
         }
-        self.calls.push(event_of(action, address, bytes, stack));
+        self.calls.push((event_of(action, address, bytes, stack), is_own));
     }
 }
 
-/// Whether a call that is no segment's is about memory that this device's blocks lie in.
-fn is_of(call: &Event, device: u8, reservations: &BTreeMap<u64, Stretch>) -> bool {
+/// Whether a call that is no segment's is about memory that this device's blocks lie in. Address space may be given back and set aside
+/// anew behind a call: then whose it was is known from before.
+fn is_of((call, is_own): &(Event, bool), device: u8, reservations: &BTreeMap<u64, Stretch>) -> bool {
+    if *is_own {
+        return true;
+    }
     let space = reservations.range(..=call.address_or_free_bytes).next_back();
     match call.action {
         Action::SegmentMap | Action::SegmentUnmap => space.is_some_and(|(_, space)| space.device == Some(device)),
