@@ -1,5 +1,7 @@
 //! A failure's figures at the refusal itself. They are read a little later: what may have come or gone until then makes them bounds.
 
+use gpuoom_trace::record::Kind;
+
 use super::case::{Case, Failure};
 use crate::judgement::check::{Holds, Known};
 use crate::words::size;
@@ -21,6 +23,12 @@ impl Failure<'_> {
             Some(_) => Holds::Unknown(AT_REFUSAL),
             None => Holds::Unknown(read.reading()),
         }
+    }
+
+    /// The block that an allocator wanted, where a piece of it was refused.
+    pub fn piece_of(&self) -> Option<u64> {
+        let error = self.oom.error.as_ref().filter(|_| self.oom.kind == Kind::Physical)?;
+        Some(error.requested_bytes).filter(|block| *block > self.oom.requested_bytes)
     }
 
     /// Whether enough was free at the refusal, by such a reading.

@@ -189,6 +189,9 @@ pub struct OomReport {
     /// What the runtime was asked for: of such an error by its last attempt.
     #[serde(skip)]
     pub asked_bytes: u64,
+    /// What an allocator had taken in pieces for this very block and gave back before it raised the error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_made_bytes: Option<u64>,
     /// Nobody tells how many bytes were wanted: a context or a library's handle was to be set up.
     pub unknown_size: bool,
     /// Its rows are padded to a pitch that only the answer to a success tells: more is wanted than it asks for.
@@ -402,6 +405,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         purpose_by: None,
         is_for: Purpose::Unknown,
         asked_bytes: oom.requested_bytes,
+        half_made_bytes: None,
         seq: oom.seq,
         at_ns: replay.clock.at_ns(oom.at),
         thread: oom.thread,
@@ -442,11 +446,14 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         held_bytes: saturate(oom.held.requested_bytes),
         held_managed_bytes: saturate(oom.held_managed_bytes),
         held_blocks: oom.held.blocks,
-        model: oom.model.map(|free| Model {
-            free_bytes: free.total_granules.saturating_mul(replay.granularity_bytes),
-            largest_free_block_bytes: free.largest_granules.saturating_mul(replay.granularity_bytes),
-            fits: u64::from(oom.granules) <= free.largest_granules,
-            left_out_bytes: left_out_bytes(replay, oom, free),
+        model: oom.model.map(|free| {
+            let left_out_bytes = left_out_bytes(replay, oom, free);
+            Model {
+                free_bytes: free.total_granules.saturating_mul(replay.granularity_bytes),
+                largest_free_block_bytes: free.largest_granules.saturating_mul(replay.granularity_bytes),
+                fits: left_out_bytes == 0 && u64::from(oom.granules) <= free.largest_granules,
+                left_out_bytes,
+            }
         }),
         stack: stack.frames,
         stack_is_cut: stack.native_is_cut,

@@ -240,6 +240,12 @@ impl Watched {
         }
     }
 
+    /// More was wanted than this call asked for: of a block in pieces one was refused.
+    pub fn wants(&mut self, bytes: u64) {
+        self.wanted_bytes = self.wanted_bytes.max(bytes);
+        self.last.requested_bytes = self.last.requested_bytes.max(bytes);
+    }
+
     /// The device that it was to be on, as records have it.
     pub fn wanted_device(&self) -> u8 {
         self.wanted_device

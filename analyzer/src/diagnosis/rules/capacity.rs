@@ -83,7 +83,8 @@ fn too_little_was_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
         let (request, free) = both.get().unwrap_or((0, 0));
         let barely = if free < request { "" } else { ", too little once it is rounded and mapped" };
         let barely = if failure.moved.is_none() { barely.to_owned() } else { failure.moved.told() };
-        format!("{} was asked for and {} was free{barely}", size(request), size(free))
+        let piece = failure.piece_of().map_or_else(String::new, |block| format!(" for a block of {}", size(block)));
+        format!("{} was asked for{piece} and {} was free{barely}", size(request), size(free))
     });
     let largest = failure.request_bytes().get().zip(failure.oom.read.largest_allocatable_bytes);
     let largest = largest.filter(|(request, largest)| largest < request).map(|(_, largest)| largest);
@@ -183,8 +184,9 @@ fn limited_by_the_rest(failure: &Failure<'_>, check: &mut Check) {
                 check.would_settle("the size of the card: the program's own blocks are more than it is said to have");
             }
             check.note(!is_larger, || {
+                let request = if failure.piece_of().is_some() { "this piece" } else { "this request" };
                 format!(
-                    "{} and this request are {} more than the whole card, whatever else is there",
+                    "{} and {request} are {} more than the whole card, whatever else is there",
                     own_blocks(failure),
                     size(by_bytes)
                 )

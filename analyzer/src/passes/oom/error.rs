@@ -68,6 +68,7 @@ pub(super) fn describe(replay: &Replay, stacks: &Stacks<'_>, error: &FrameworkEr
         attempts: error.attempts.iter().map(|one| attempt(replay, one)).collect(),
         torch,
         requested_bytes: error.requested_bytes,
+        half_made_bytes: Some(error.half_made_bytes).filter(|bytes| *bytes > 0),
         status: Status { code: error.status, name: api.status_name(error.status) },
         ..last
     };
@@ -94,6 +95,13 @@ impl OomReport {
     /// Who failed, in words: a function, or an allocator.
     pub fn name(&self) -> &str {
         self.allocator.unwrap_or(&self.api)
+    }
+
+    /// What was missing for the whole block, at most, where only a piece of it was refused: what of it might have lain in memory that
+    /// the allocator had mapped before nobody tells.
+    pub fn missing_of_block(&self, free_bytes: u64) -> Option<u64> {
+        let in_pieces = self.half_made_bytes?;
+        Some(self.requested_bytes.saturating_sub(in_pieces.saturating_add(free_bytes))).filter(|missing| *missing > 0)
     }
 
     /// The function that the runtime was asked by: the call itself, or the last attempt of an error.

@@ -222,6 +222,10 @@ fn several_forward(unfollowed: &Unfollowed, told: &OfBlocks, facts: &Facts, chec
     is_much(unfollowed.bytes, told, facts, check);
     check.at_most(Confidence::Probable);
     check.would_settle(WHAT_KEEPS);
+    // Results come by a place or two, and are kept without gradients, too.
+    if unfollowed.lines < facts.thresholds.passes_blocks {
+        check.at_most(Confidence::Possible);
+    }
 }
 
 fn first_backward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
@@ -277,21 +281,31 @@ fn optimizer(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     unless_others_fill(told, facts, check);
 }
 
-/// What else lives in a step, as data, kept results or another model, may be the reason: without it the step might have fitted.
+/// What else lives in a step, as data, kept results or another model, may be the reason: without it the step might have fitted. To each
+/// gradient belongs a weight of its size, whoever brought that; a load brings other things, too.
 fn unless_others_fill(told: &OfBlocks, facts: &Facts, check: &mut Check) {
     let to_come = told.state_to_come_bytes(facts.thresholds.state_factor);
-    let others = told.all_bytes().saturating_sub(told.live_bytes(&OF_STEP));
-    if others < to_come {
-        return;
+    let [loaded, gradients] = [Phase::Load, Phase::Backward].map(|phase| told.live_bytes(&[phase]));
+    let unnamed = told.all_bytes().saturating_sub(told.live_bytes(&OF_STEP));
+    let weights_among = unnamed.min(gradients.saturating_sub(loaded));
+    let others = (unnamed - weights_among).saturating_add(loaded.saturating_sub(gradients));
+    if others >= to_come {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            format!(
+                "beside weights for all gradients, the gradients and the state {} live, of which nothing tells what they are: without them \
+                 the step might have fitted",
+                size(others)
+            )
+        });
+        check.would_settle(OTHER_BLOCKS);
+    } else if unnamed >= to_come {
+        check.at_most(Confidence::Probable);
+        check.note(true, || {
+            format!("{} live that came in no load: as much as the weights that the gradients belong to", size(unnamed))
+        });
+        check.would_settle(OTHER_BLOCKS);
     }
-    check.at_most(Confidence::Possible);
-    check.note(true, || {
-        format!(
-            "{} live that are no weights, gradients or state: without them the step might have fitted",
-            size(others)
-        )
-    });
-    check.would_settle(OTHER_BLOCKS);
 }
 
 fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {

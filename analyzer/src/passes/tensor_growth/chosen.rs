@@ -14,6 +14,8 @@ pub(super) struct Chosen<'a> {
     pub(super) steps: Vec<&'a Step>,
     /// When the last step ended, kept or not.
     pub(super) last_at: u64,
+    /// Steps that may have ended behind the last one that is looked at.
+    pub(super) unseen: u64,
     pub(super) trend: Trend,
     pub(super) are_pieces: bool,
     /// Floors between greater swings before, where these steps are the smaller ones behind them.
@@ -64,7 +66,8 @@ impl<'a> Chosen<'a> {
         let points = points(steps.iter().map(|step| (step.number, step.bytes)));
         let trend = Trend::of(&points, &thresholds.trend_limits()).filter(|_| !kept.is_cut())?;
         let last_at = kept.last_at().min(until).max(steps.last()?.at);
-        Some(Chosen { by, label: None, steps, last_at, trend, are_pieces: false, great: None })
+        let unseen = kept.may_be_behind(steps.last()?);
+        Some(Chosen { by, label: None, steps, last_at, unseen, trend, are_pieces: false, great: None })
     }
 
     pub(super) fn last(&self) -> &'a Step {

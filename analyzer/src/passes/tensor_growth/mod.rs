@@ -100,6 +100,9 @@ pub struct TensorGrowth {
     /// What the blocks that live where it ends hold beyond the last step's end.
     #[serde(skip)]
     pub beyond_bytes: u64,
+    /// Steps that may have ended behind the last one that was looked at, which are reckoned to have kept what the others kept.
+    #[serde(skip)]
+    pub unseen_steps: u64,
     /// The most that a step was given, on average of those that are not kept apart.
     #[serde(skip)]
     pub most_given_bytes: u64,
@@ -151,7 +154,10 @@ impl TensorGrowth {
                 .contains(&usize::try_from(backward.count()).unwrap_or(0))
             && is_one_step();
         let held = if let Until::Failure(moment) = until { held_at(moment, |_| true) } else { 0 };
-        Some(TensorGrowth { beyond_bytes: held.saturating_sub(chosen.last().bytes), ..growth })
+        // Steps that nobody looked at keep what the others kept.
+        let kept_unseen = (chosen.unseen as f64 * growth.per_step.bytes.max(0.0)) as u64;
+        let beyond_bytes = held.saturating_sub(chosen.last().bytes).saturating_sub(kept_unseen);
+        Some(TensorGrowth { beyond_bytes, unseen_steps: chosen.unseen, ..growth })
     }
 
     /// Puts together what was found.
@@ -202,6 +208,7 @@ impl TensorGrowth {
             rising_held_bytes: rising.held_bytes,
             kept_share: share(last.bytes.saturating_sub(stretch[0].bytes), given),
             beyond_bytes: 0,
+            unseen_steps: 0,
             most_given_bytes: chosen.steps.windows(2).map(given_in).max().unwrap_or(0),
             are_pieces: chosen.are_pieces,
             stood_level: chosen.trend.stood_level,
@@ -226,8 +233,12 @@ impl TensorGrowth {
 
     /// What lives beyond the steps, as evidence.
     pub fn beyond_told(&self) -> String {
+        let unseen = match self.unseen_steps {
+            0 => String::new(),
+            steps => format!(" that was looked at, beyond what {} like them would keep", count(steps, "more", "more")),
+        };
         format!(
-            "{} live that came since the last {step}, and none of the {} {} looked at was given more than {}",
+            "{} live that came since the last {step}{unseen}, and none of the {} {} looked at was given more than {}",
             size(self.beyond_bytes),
             self.floors.len(),
             self.by.steps(),
@@ -257,6 +268,11 @@ impl TensorGrowth {
     pub fn is_in_stairs(&self, thresholds: &Thresholds) -> bool {
         let total_bytes = u64::try_from(self.total_bytes).unwrap_or(0);
         self.course == Course::Stairs && self.by != Cut::Cycles && total_bytes >= thresholds.leak_total_bytes
+    }
+
+    /// Whether what it is judged by are steps: what rises in cycles and is yet not called growth, rises within one step.
+    pub fn has_steps(&self) -> bool {
+        self.by != Cut::Cycles || self.significant || !self.course.rises()
     }
 
     /// Whether what blocks hold was seen not to rise: neither slowly, nor in stairs, nor up to where it was given back.

@@ -238,6 +238,11 @@ impl Failures {
         // Beyond what is listed, errors are only counted.
         let listed = |refusal: &Refusal| Some((refusal.index?, refusal.request));
         let Some((place, request)) = refusals.iter().rev().find_map(listed) else { return Ok(earlier) };
+        let wanted_bytes = match self.listed[place].kind {
+            Kind::Physical => request.requested_bytes.max(error.requested_bytes),
+            _ => request.requested_bytes,
+        };
+        let request = Request { requested_bytes: wanted_bytes, ..request };
         self.errors.folded = true;
         self.errors.last.insert(thread, place);
         self.errors.told.insert(thread, place);
@@ -270,7 +275,8 @@ impl Failures {
         match watch.open.iter_mut().find(|story| story.members.contains(&last)) {
             // Memory came, and yet the program got an error.
             Some(story) if story.watched.settled().is_some() => story.watched = fresh(),
-            Some(_) => {}
+            // A piece was refused, and the next one that is given makes up for no block.
+            Some(story) => story.watched.wants(request.requested_bytes),
             None => watch.open.push(Story { watched: fresh(), members: vec![last] }),
         }
     }

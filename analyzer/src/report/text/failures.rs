@@ -353,21 +353,28 @@ fn model(summary: &Summary, oom: &OomReport) -> Option<String> {
     let device = summary.facts.device_of(oom)?;
     let granules = size(device.granularity_bytes);
     let alone = " and no memory but the program's blocks";
+    // What lives is there, whether the model found room for it or not.
+    let free_bytes = model.free_bytes.saturating_sub(model.left_out_bytes);
     let left_out = match model.left_out_bytes {
         0 => String::new(),
-        bytes => format!(", and {} of blocks that live have no room in the model", size(bytes)),
+        bytes => format!(" beside the blocks that live, of which {} have no room in the model", size(bytes)),
     };
     let modelled = match model.fits {
         true => format!("modelled with {granules} granules{alone} it would fit"),
-        false if model.free_bytes >= oom.padded_bytes => format!(
+        false if model.left_out_bytes > 0 && free_bytes >= oom.padded_bytes => format!(
+            "modelled with {granules} granules{alone}, {} of the blocks that live have no room in one piece already: that tells nothing of \
+             this request",
+            size(model.left_out_bytes)
+        ),
+        false if free_bytes >= oom.padded_bytes => format!(
             "modelled with {granules} granules{alone} it would not fit: {} free, but the largest free block of the model is {} (external \
-             fragmentation){left_out}",
+             fragmentation)",
             size(model.free_bytes),
             size(model.largest_free_block_bytes)
         ),
         false => format!(
             "modelled with {granules} granules{alone} it would not fit: {} free{left_out}",
-            size(model.free_bytes)
+            size(free_bytes)
         ),
     };
     let inferred =

@@ -70,6 +70,11 @@ impl Kept {
         self.count
     }
 
+    /// How many may have ended behind this one, which is the last that is looked at, before the next was kept.
+    pub fn may_be_behind(&self, last: &Step) -> u64 {
+        self.count.saturating_sub(last.number).min(self.every - 1)
+    }
+
     /// When the last of all came, in ticks.
     pub fn last_at(&self) -> u64 {
         self.last_at
