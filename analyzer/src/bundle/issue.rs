@@ -237,7 +237,7 @@ pub struct Place {
 pub struct Issue<'a> {
     /// The report that it is about.
     pub summary: &'a Summary,
-    /// The most telling diagnosis that is somebody's defect, else the most telling one.
+    /// The most telling diagnosis that is somebody's defect, else what the verdict names, else the most telling one.
     pub finding: Option<&'a Finding>,
     /// Where none is sure enough, the most telling one that is possible, as the verdict names it.
     pub possible: Option<&'a Finding>,
@@ -256,7 +256,11 @@ pub fn fill<'a>(known: &Known<'a>) -> Option<Issue<'a>> {
         all().find(|one| telling(one) && failed(one)).or_else(|| all().find(telling)).or_else(|| all().find(failed));
     let summary = summary.or_else(|| all().next())?;
     let found = || summary.conclusion.findings.iter().filter(|finding| is_telling(finding));
-    let finding = found().find(|finding| !finding.file.is_empty()).or_else(|| found().next());
+    // The page says what the verdict says, whatever part that plays.
+    let verdict = &summary.conclusion.verdict;
+    let decides = verdict.confidence.filter(|confidence| *confidence >= Confidence::Probable).and(verdict.cause);
+    let decides = || summary.conclusion.findings.iter().find(|finding| Some(finding.id) == decides);
+    let finding = found().find(|finding| !finding.file.is_empty()).or_else(decides).or_else(|| found().next());
     let others =
         found().filter(|other| finding.is_none_or(|finding| finding.id != other.id)).take(MOST_PLACES).collect();
     let filed = summary.conclusion.findings.iter().filter(|finding| is_telling(finding));

@@ -180,7 +180,7 @@ pub(super) fn longest_batch(facts: &Facts, check: &mut Check) {
     });
     check.must(facts.requested_bytes as f64 > (1.0 + facts.thresholds.longer_share) * largest as f64, || {
         let (asks, given) = (size(facts.requested_bytes), size(largest));
-        format!("it asks for {asks}, and the largest that the cycles before were given is {given}")
+        format!("it asks for {asks}, and the largest that was given before is {given}")
     });
     // What was refused was asked for.
     let refused = facts.largest_refused_before();
@@ -190,7 +190,7 @@ pub(super) fn longest_batch(facts: &Facts, check: &mut Check) {
         Some(bytes) => format!("the cycles before had asked for as much, and been refused {}", size(bytes)),
         None => "the cycles before had asked for as much, and been refused it".to_owned(),
     });
-    check.must(same_place_asked(facts), || "the same thread asked in the same place before".to_owned());
+    check.must(same_place_asked(facts), || "the same thread had asked from the same call site".to_owned());
     must_be_named(facts.says_batch(), check);
     unless_more_stays(facts, check);
     check.unless(facts.phase() == Some(Phase::Evaluation), || "a label says evaluation".to_owned());
