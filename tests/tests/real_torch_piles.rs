@@ -204,6 +204,30 @@ fn data_that_a_module_moves_are_not_proven_to_be_weights() {
     assert!(run.page().contains("whether what is loaded there are weights"), "{}", run.page());
 }
 
+/// What a module's buffers hold beside a model is no weight that is trained: without it the first step might have fitted.
+#[test]
+fn a_first_step_beside_a_bank_of_data_is_not_sure() {
+    let Some((run, _)) = run("bank_and_step") else { return };
+    assert_eq!(run.confidence("oom-optimizer-step").as_deref(), Some("possible"), "{}", run.page());
+    assert!(run.page().contains("of which nothing tells what they are"), "{}", run.page());
+}
+
+/// Weights that are made on the card come in no load: to each gradient belongs one all the same.
+#[test]
+fn weights_made_on_the_card_are_reckoned_by_their_gradients() {
+    let Some((run, _)) = run("made_on_the_card") else { return };
+    assert_eq!(run.confidence("oom-optimizer-step").as_deref(), Some("probable"), "{}", run.page());
+    assert!(run.page().contains("as much as the weights that the gradients belong to"), "{}", run.page());
+}
+
+/// Of one layer nobody can tell kept results from what a backward pass would need.
+#[test]
+fn kept_results_of_one_layer_are_not_called_activations() {
+    let Some((run, kept)) = run("one_layer") else { return };
+    assert!(kept > 40, "{kept}");
+    assert_ne!(run.confidence("oom-first-forward").as_deref(), Some("probable"), "{}", run.page());
+}
+
 /// Nothing is uploaded where a model on the card gets another type.
 #[test]
 fn a_model_that_is_converted_is_hardly_a_load() {

@@ -173,6 +173,44 @@ fn a_trace_alone_reproduces_a_small_card() {
     assert_eq!(predicted > 0, printed(&small, "num_ooms") > 0, "{predicted}");
 }
 
+/// A growing block with segments that grow, and so many steps.
+fn grown(settings: &str, capacity: &str, steps: u64) -> Option<Finished> {
+    let client = torch_client("grow.py")?.arg("100").arg(steps.to_string());
+    let client = client.env("SIM_CAPACITY", capacity).env("GPUOOM_PROBE", "off");
+    let client = if settings.is_empty() { client } else { client.env("PYTORCH_ALLOC_CONF", settings) };
+    Some(client.run_recorded())
+}
+
+/// A request of which only pieces could be had: they are free again behind it, for PyTorch says so, and a card must hold the rest of the
+/// block, and not the refused piece. Real runs of the same steps on larger cards do what is foretold.
+#[test]
+fn a_failure_with_segments_that_grow_is_explained() {
+    let settings = "expandable_segments:True";
+    let Some(failed) = grown(settings, "8G", 1000) else { return };
+    let steps = printed(&failed, "steps") + 1;
+    let capacities = ["9G", "16G"];
+    let asked = capacities.iter().flat_map(|capacity| ["--capacity", capacity]);
+    let answer = failed.only_trace().whatif(&[&["--torch-alloc-conf", ""], &asked.collect::<Vec<_>>()[..]].concat());
+    assert_reproduced(&answer, settings);
+    assert!(answer.value("/torch/0/stops_because").is_null(), "{}", answer.value("/torch/0"));
+    assert_eq!(answer.number("/torch/0/usable_bytes"), printed(&failed, "usable"));
+    assert_predicted(&answer, 0, &failed, "the run itself");
+    let policies = answer.value("/torch/0/policies").as_array().expect("policies").clone();
+    for (settings, capacity) in [(settings, "9G"), (settings, "16G"), ("", "16G")] {
+        let Some(real) = grown(settings, capacity, steps) else { return };
+        assert_eq!(printed(&real, "num_ooms"), 0, "{settings} {capacity}");
+        let bytes = capacity.trim_end_matches('G').parse::<u64>().expect("a number") << 30;
+        let is_it = |policy: &serde_json::Value| policy["settings"] == settings && policy["capacity_bytes"] == bytes;
+        let at = policies.iter().position(is_it).expect("it was asked for");
+        assert_predicted(&answer, at, &real, &format!("{settings:?} on {capacity}"));
+        assert_eq!(answer.text(&format!("/torch/0/policies/{at}/failures/0/fate")), "gone");
+    }
+    // The whole block, and not its first piece, must fit.
+    let needs = |field: &str| answer.number(&format!("/devices/0/needs/0/{field}"));
+    let tensors = 2 * (steps + 1) * (100 << 20);
+    assert!(needs("fits_in_least_bytes") < tensors && needs("fits_in_most_bytes") >= tensors, "{tensors}");
+}
+
 /// Two streams and blocks that wait for each other: the model, which is not told of streams, does something else early on, and then
 /// nothing is said of what follows, of no failure and of no limit that only what follows could tell.
 #[test]

@@ -187,13 +187,19 @@ fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
             let short = oom.asked_bytes.saturating_sub(bytes);
             // What came or went until it was read was not free, or was, at the refusal.
             let is_alone = oom.allocator.is_some() && oom.attempts.is_empty();
-            let short = match (oom.unknown_size || short == 0 || !oom.free_is_of_refusal || is_alone, oom.half_made_bytes) {
+            let short = match (
+                oom.unknown_size || short == 0 || !oom.free_is_of_refusal || is_alone,
+                oom.half_made_bytes,
+            ) {
                 (true, _) => String::new(),
                 (false, None) => format!(", {} less than requested", size(short)),
                 (false, Some(in_pieces)) => {
                     let missing = oom.missing_of_block(bytes).unwrap_or(short);
                     let missing = size(missing);
-                    format!(" beside {} that it had just given for that block, for which at most {missing} more was missing", size(in_pieces))
+                    format!(
+                        " beside {} that it had just given for that block, for which at most {missing} more was missing",
+                        size(in_pieces)
+                    )
                 }
             };
             format!("{name} reported {} free{short}", size(bytes))

@@ -182,7 +182,7 @@ impl<'a> Case<'a> {
                 Holds::Unknown(PRIVATE)
             }
             Some(sums) if sums.is_certain() && sums.unused.most() < asked => Holds::No,
-            None if !self.versions.has(Program::Torch) || self.is_caching_off() => Holds::No,
+            None if !self.versions.has(Program::Torch) || self.is_caching_off() || self.has_no_cache() => Holds::No,
             _ => Holds::Unknown(self.unless_told(failure, TORCH_NUMBERS, TORCH_SNAPSHOT)),
         }
     }
@@ -257,6 +257,11 @@ impl<'a> Case<'a> {
     pub fn is_caching_off(&self) -> bool {
         let values = NO_CACHING.into_iter().filter_map(|name| self.variable(name));
         self.versions.has(Program::Torch) && values.into_iter().any(|value| self.turns_caching_off(value) == Holds::Yes)
+    }
+
+    /// Whether PyTorch leaves caching to the driver's pools, so that its allocator holds nothing unused and no snapshot has its history.
+    fn has_no_cache(&self) -> bool {
+        self.allocator_options().is_some_and(|options| options.conf.is_async())
     }
 
     /// Whether this value of [`NO_CACHING`] turns PyTorch's cache off: any did before 2.7, since then 1 does

@@ -15,7 +15,7 @@ use crate::words::size;
 use gpuoom_trace::record::Kind;
 
 /// A segment that several blocks above 1 MiB share; an expandable one is mapped, and given back, in pieces of this size.
-pub(super) const SEGMENT_BYTES: u64 = 20 << 20;
+pub(in crate::diagnosis) const SEGMENT_BYTES: u64 = 20 << 20;
 /// What the allocator adds to a request at most before it asks the driver.
 pub(super) const MOST_ADDED_BYTES: u64 = SEGMENT_BYTES;
 

@@ -113,7 +113,7 @@ pub fn judge(rule: &Rule, sides: &Sides<'_>) -> Vec<Judged> {
             let mut places = sides.difference.places.iter();
             places.any(|place| place.place == site.place && place.has_segments())
         };
-        let is_bytes = rule.metric.unit() == Unit::Bytes;
+        let is_bytes = matches!(rule.metric.unit(), Unit::Bytes | Unit::Rate);
         let of_segments = is_bytes && known.is_empty() && subject.sites.iter().any(has_segments);
         let culprits = if known.is_empty() { culprits(rule, &subject.sites) } else { known };
         Judged { of_segments, ..judge_one(rule, subject, culprits) }

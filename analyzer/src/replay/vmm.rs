@@ -82,7 +82,8 @@ impl<B: Memory> Vmm<B> {
         self.next += 1;
         let replaced = self.handles.insert(block.handle(), (number, 1));
         let gone = replaced.and_then(|(old, references)| self.release_number(old, references));
-        let physical = self.physical.entry(number).or_insert(Physical { block, mappings: 0, was_mapped: false, references: 1 });
+        let physical =
+            self.physical.entry(number).or_insert(Physical { block, mappings: 0, was_mapped: false, references: 1 });
         (Some(&mut physical.block), gone)
     }
 

@@ -174,6 +174,9 @@ pub struct DeviceAnswer {
     /// Failures by a limit of an allocator above the runtime. On another card it may be another limit, so there is no
     /// [`DeviceAnswer::needs`] then.
     pub own_limit_failures: u64,
+    /// Failures of which a piece was refused, and others would have followed.
+    #[serde(skip)]
+    pub failures_in_pieces: u64,
     /// Managed memory at its most. It is no block of the model: its pages may lie in RAM. What of it lay on the card when
     /// [`DeviceAnswer::overhead`] was measured is in that.
     pub managed_bytes: u64,
@@ -353,8 +356,7 @@ impl CardModel {
     fn failed(&mut self, refused: &Refused, change: impl FnOnce() -> Change) {
         let Refused { number, at_ns, requested_bytes, wanted_bytes, kind, asked_again, unclear } = *refused;
         let worlds = [(&mut self.pair.least, requested_bytes), (&mut self.pair.most, wanted_bytes)];
-        let refused =
-            unclear.is_none().then(|| worlds.map(|(world, bytes)| world.failed(bytes, kind, asked_again)));
+        let refused = unclear.is_none().then(|| worlds.map(|(world, bytes)| world.failed(bytes, kind, asked_again)));
         let fate = match refused {
             None => Fate::Unknown,
             Some([true, true]) => Fate::Remains,
@@ -476,6 +478,7 @@ impl DeviceModel {
         self.answer.failures += 1;
         let is_absurd = refused.requested_bytes >= NO_CARD_BYTES;
         self.answer.absurd_failures += u64::from(is_absurd);
+        self.answer.failures_in_pieces += u64::from(refused.wanted_bytes > refused.requested_bytes);
         self.answer.own_limit_failures += u64::from(refused.unclear == Some(Unclear::OwnLimit));
         if refused.unclear.is_none() && !is_absurd {
             for need in &mut self.needs {

@@ -171,6 +171,7 @@ fn model(
         failures: 0,
         absurd_failures: 0,
         own_limit_failures: 0,
+        failures_in_pieces: 0,
         managed_bytes: 0,
         returned_to_pools_bytes: known.tracks.device(device).map_or(0, |track| track.done.returned_to_pools_bytes),
         grows_bytes_per_step: grows(trace, known, device, &question.thresholds),

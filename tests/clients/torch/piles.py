@@ -275,6 +275,31 @@ def first_step(data_mib):
     optimizer.step()
 
 
+def step_beside_a_bank():
+    bank = nn.Module()
+    bank.register_buffer("rows", torch.empty(400 * 256, 1024))
+    kept.append(bank.cuda())
+    first_step(0)
+
+
+def step_of_a_model_made_on_the_card():
+    layers = [nn.Linear(1024, 2048, bias=False, device="cuda") for _ in range(15)]
+    optimizer = torch.optim.Adam([layer.weight for layer in layers], foreach=False)
+    rows = torch.empty(1, 1024, device="cuda")
+    sum(layer(rows).sum() for layer in layers).backward()
+    optimizer.step()
+
+
+def keep_what_one_layer_computes():
+    layer = nn.Linear(1024, 1024, bias=False, device="cuda")
+    for _ in range(40):
+        layer(batch()).sum().backward()
+        layer.zero_grad()
+    with torch.no_grad():
+        while True:
+            kept.append(layer(batch()))
+
+
 def reload():
     with torch.no_grad():
         while True:
@@ -330,6 +355,8 @@ def main(scenario):
     alone |= {"pool": pool_of_its_own, "pool_in_pieces": pool_in_pieces, "pool_and_leak": lambda: leak_beside_a_pool(net), "models": load_models}
     alone |= {"cloned": clone_all, "buffer": fill_a_buffer, "summed": sum_losses, "few": lambda: keep_all(net)}
     alone |= {"dataset": lambda: first_step(300), "adam": lambda: first_step(0)}
+    alone |= {"bank_and_step": step_beside_a_bank, "made_on_the_card": step_of_a_model_made_on_the_card}
+    alone |= {"one_layer": keep_what_one_layer_computes}
     alone |= {"bank": lambda: Bank().cuda(), "converts": convert, "forces": follow_forces}
     alone |= {"exceptions": lambda: halve(True), "forgets": lambda: halve(False)}
     alone = alone.get(scenario)

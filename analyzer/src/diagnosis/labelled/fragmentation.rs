@@ -322,6 +322,23 @@ fn a_refuter_that_does_not_hold_contradicts_nothing() {
     );
 }
 
+/// A block that lives and had no room in the model, because others lay in between when it came: what is free there is not for the request.
+#[test]
+fn where_the_model_left_a_block_out_a_request_does_not_fit() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    let at = 0x10_0000_0000;
+    (0..3).for_each(|block| _ = trace.alloc(at + block * 3 * GIB, 2560 * MIB));
+    trace.free(at + 3 * GIB);
+    trace.alloc(at + 16 * GIB, 2816 * MIB);
+    let seq = trace.refuse(2560 * MIB);
+    at_failure(&mut trace, seq, [(RuntimeFree, 256 * MIB), (VramTotal, 8 * GIB), (VramUsed, 7936 * MIB)]);
+    let summary = crate::testing::summary(&trace);
+    let model = summary.facts.ooms[0].model.unwrap();
+    assert_eq!((model.free_bytes, model.left_out_bytes, model.fits), (3 * GIB, 2816 * MIB, false));
+    let page = crate::report::text::write(&summary, &[], crate::report::page::Look::new(4000, false));
+    assert!(page.contains("would not fit: 256 MiB free beside"), "{page}");
+}
+
 /// 64 blocks of 256 MiB on 16 GiB, nine of them freed that do not lie side by side, and 512 MiB asked for: no place in the
 /// model, and no reason for rounding, which wastes nothing.
 #[test]

@@ -381,7 +381,19 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-first-forward",
         says: Says::Found(Probable),
         also: FULL,
-        story: "behind five steps eighteen forward passes come that no backward pass follows, and each keeps the block that one pass takes",
+        story: "behind five steps eighteen forward passes come that no backward pass follows, and each keeps the four blocks that one pass takes",
+        scene: || {
+            let run = (0..5).fold(Run::new().gives(STEP, 1, GIB), |run, _| {
+                (0..4).fold(run, |run, _| run.passes(DEEPER, GIB / 4)).passes(BACKWARD, GIB)
+            });
+            run.gives(SCORE, 72, GIB / 4).fails(SCORE, 3 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-first-forward",
+        says: Says::Found(Possible),
+        also: FULL,
+        story: "the same with one block, which may be a pass's result: results are kept without gradients, too",
         scene: || stepped(5).gives(SCORE, 18, GIB).fails(SCORE, 3 * GIB),
     },
     Labelled {

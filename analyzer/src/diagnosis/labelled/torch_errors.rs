@@ -264,7 +264,15 @@ fn made_up_for(held: u64, request: u64, cached: u64) -> TraceBuilder {
 /// A run in which PyTorch coped with each failure has no cause that is still to be found, and no advice for a library that never asked.
 #[test]
 fn a_run_in_which_pytorch_coped_says_so() {
-    let conclusion = crate::testing::summary(&scene(made_up_for(23 * GIB, GIB + 512 * MIB, GIB)).trace).conclusion;
+    let summary = crate::testing::summary(&scene(made_up_for(23 * GIB, GIB + 512 * MIB, GIB)).trace);
+    // What is filled in for a tracker is about what the verdict names.
+    let summaries = [summary.clone()];
+    let known = crate::bundle::issue::Known { summaries: &summaries, readings: &[], evidence: &[] };
+    assert_eq!(
+        crate::bundle::issue::fill(&known).and_then(|issue| issue.finding).map(|found| found.id),
+        Some("cache-greed")
+    );
+    let conclusion = summary.conclusion;
     let wanted =
         "PyTorch had in its cache what was missing, gave it back, asked again and went on (cache-greed, proven).";
     assert!(conclusion.verdict.why.contains(wanted), "{:?}", conclusion.verdict);

@@ -83,8 +83,8 @@ fn too_little_was_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
         let (request, free) = both.get().unwrap_or((0, 0));
         let barely = if free < request { "" } else { ", too little once it is rounded and mapped" };
         let barely = if failure.moved.is_none() { barely.to_owned() } else { failure.moved.told() };
-        let piece = failure.piece_of().map_or_else(String::new, |block| format!(" for a block of {}", size(block)));
-        format!("{} was asked for{piece} and {} was free{barely}", size(request), size(free))
+        let piece = failure.piece_of().map_or_else(String::new, |block| format!(", for a block of {},", size(block)));
+        format!("{}{piece} was asked for and {} was free{barely}", size(request), size(free))
     });
     let largest = failure.request_bytes().get().zip(failure.oom.read.largest_allocatable_bytes);
     let largest = largest.filter(|(request, largest)| largest < request).map(|(_, largest)| largest);

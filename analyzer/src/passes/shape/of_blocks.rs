@@ -42,7 +42,9 @@ pub struct Unfollowed {
     pub times: u64,
     /// The lines that this is known of.
     pub lines: u64,
-    /// Bytes of those blocks.
+    /// Blocks that a pass took there, before.
+    pub blocks_of_a_pass: u64,
+    /// Bytes of those that live.
     pub bytes: u64,
 }
 
@@ -431,6 +433,7 @@ fn unfollowed(
         backward_passes,
         times: times.min()?,
         lines: lines.len() as u64,
+        blocks_of_a_pass: lines.values().map(|line| line.earlier).sum::<u64>() / backward_passes,
         bytes: lines.values().fold(0, |sum, line| sum.saturating_add(line.bytes)),
     })
 }

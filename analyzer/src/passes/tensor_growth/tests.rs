@@ -66,6 +66,25 @@ fn a_long_run_has_the_same_rate() {
     assert!(growth.steps > 680 && growth.floors.len() <= 64, "{}", growth.steps);
 }
 
+/// Steps that nobody looked at keep what the others kept: what they kept does not pile up behind the last one.
+#[test]
+fn what_steps_kept_that_nobody_looked_at_piles_up_nowhere() {
+    for steps in [700, 701, 723, 760] {
+        let mut trace = program();
+        for step in 0..steps {
+            mark(&mut trace, &format!("step {step}"));
+            from(&mut trace, 2, SEGMENT, 16 * MIB);
+            from(&mut trace, 1, KEPT + step * 80 * MIB, 80 * MIB);
+            trace.free_tensor(SEGMENT);
+        }
+        trace.refuse(20 * GIB);
+        trace.no_tensor(0, 20 * GIB);
+        let summary = summary(&trace);
+        let said = serde_json::to_string(&summary.conclusion.findings).unwrap();
+        assert!(!said.contains("live that came since the last label"), "{steps}: {said}");
+    }
+}
+
 #[test]
 fn names_in_json_are_those_of_the_contract() {
     let json = json(&summary(&labelled(20)));

@@ -372,10 +372,9 @@ fn model(summary: &Summary, oom: &OomReport) -> Option<String> {
             size(model.free_bytes),
             size(model.largest_free_block_bytes)
         ),
-        false => format!(
-            "modelled with {granules} granules{alone} it would not fit: {} free{left_out}",
-            size(free_bytes)
-        ),
+        false => {
+            format!("modelled with {granules} granules{alone} it would not fit: {} free{left_out}", size(free_bytes))
+        }
     };
     let inferred =
         device.granularity_observed_bytes.map(|bytes| format!("with the {} inferred from the addresses", size(bytes)));

@@ -3,6 +3,7 @@
 use super::AFTER_A_RELEASE;
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::rules::{leaks, shapes};
+use crate::diagnosis::torch_sums::SEGMENT_BYTES;
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::rise::Rise;
 use crate::passes::shape::run::DeviceRun;
@@ -270,12 +271,22 @@ fn would_pack(case: &Case<'_>, failure: &Failure<'_>) -> Option<(Confidence, Str
 }
 
 /// Whether fewer pieces would have made room for more than a moment: not where one of them would have held the request, which is then of
-/// another stream or pool, nor where what tensors hold rises by more than that from step to step.
+/// another stream or pool, nor where what tensors hold rises from step to step and would fill that in a few, nor where an optimizer has more
+/// of its state to make than that, nor where a page more would be too much.
 fn would_go_on(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     let Some(sums) = case.torch_sums(failure) else { return false };
     let is_elsewhere = sums.pieces.is_some_and(|pieces| pieces.largest_bytes >= sums.tried.bytes.max(1));
     let room = sums.unused.bytes.saturating_add(failure.free_bytes().get().unwrap_or(0));
-    !is_elsewhere && !case.tensor_growth_at(failure).is_some_and(|growth| growth.takes_each_time(room))
+    let grows = case.tensor_growth_at(failure).is_some_and(|growth| {
+        growth.takes_each_time(room) || growth.significant && !growth.has_room_in(room, failure.thresholds)
+    });
+    let told = shapes::facts(case, failure).and_then(|facts| facts.told.as_ref());
+    let makes_more_state = told
+        .filter(|told| told.makes_state.is_some())
+        .is_some_and(|told| told.state_to_come_bytes(failure.thresholds.state_factor) > room);
+    // Segments that grow take whole pages, of which the last lies open.
+    let is_enough = room >= sums.tried.bytes.saturating_add(SEGMENT_BYTES);
+    !is_elsewhere && !grows && !makes_more_state && is_enough
 }
 
 /// What was not free then and is later, although no call of the program gave anything back, was on its way: the program had not

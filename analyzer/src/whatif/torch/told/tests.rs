@@ -189,6 +189,54 @@ fn pieces_that_are_mapped_beside_each_other_are_one_call() {
     assert_eq!(answer.check.rounded_requests, 0, "segments that grow give what was asked for");
 }
 
+fn reserve(trace: &mut TraceBuilder) {
+    let record = trace.record(Told::Reserve, Kind::Reserved, "hipMemAddressReserve");
+    trace.push(Record { address: SEGMENT, requested: 18 * GIB, ..record }, &[]);
+}
+
+/// Two pieces of a block of three could be had, and were free again behind the refusal: for PyTorch, and for the same request elsewhere.
+#[test]
+fn pieces_of_the_refused_block_were_free_for_it() {
+    let mut trace = trace();
+    reserve(&mut trace);
+    trace.create_and_map(0x50, SEGMENT, 20 * MIB);
+    trace.reserved(0, 20 * MIB);
+    trace.tensor(0, SEGMENT, 20 * MIB);
+    let pieces = |trace: &mut TraceBuilder| {
+        (0..2).for_each(|piece| _ = trace.alloc_kind(Kind::Physical, "hipMemCreate", 0x60 + piece, 20 * MIB));
+        let last = trace.refuse_piece(20 * MIB);
+        trace.read_at_failure(last, &[(Quantity::RuntimeFree as u16, 8 * MIB)]);
+        (0..2).for_each(|piece| _ = trace.free_kind(Kind::Physical, "hipMemRelease", 0x60 + piece));
+    };
+    pieces(&mut trace);
+    pieces(&mut trace);
+    trace.no_tensor(0, 60 * MIB);
+    let answer = asked(&trace, "", &[]);
+    assert_eq!((answer.failures, answer.usable_bytes, answer.usable_by), (1, Some(68 * MIB), UsableBy::Failure));
+    assert_eq!((answer.policies[0].failures[0].fate, answer.stops_because), (Fate::Remains, None));
+    let oom = &crate::testing::summary(&trace).facts.ooms[0];
+    assert_eq!((oom.half_made_bytes, oom.missing_of_block(8 * MIB)), (Some(40 * MIB), Some(12 * MIB)));
+}
+
+/// Address space that is given back and set aside again at the same place, before a block lies in it: what was unmapped there was mapped
+/// for the blocks before.
+#[test]
+fn address_space_that_comes_again_is_told_apart() {
+    let mut trace = trace();
+    reserve(&mut trace);
+    trace.create_and_map(0x50, SEGMENT, 20 * MIB);
+    trace.reserved(0, 20 * MIB);
+    trace.tensor(0, SEGMENT, 20 * MIB);
+    trace.free_tensor(SEGMENT);
+    trace.unmap(SEGMENT, 20 * MIB);
+    trace.free_kind(Kind::Reserved, "hipMemAddressFree", SEGMENT);
+    reserve(&mut trace);
+    trace.create_and_map(0x51, SEGMENT, 20 * MIB);
+    trace.tensor(0, SEGMENT, 20 * MIB);
+    let actions = actions(&trace);
+    assert!(actions.contains(&(Action::SegmentUnmap, SEGMENT, 20 * MIB)), "{actions:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
