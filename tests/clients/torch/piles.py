@@ -3,7 +3,8 @@
     piles.py graphs | predictions | hook | thread | loss | garbage | image | larger |
              rounds | mosaic | users | validates | reloads | limited |
              pool | pool_and_leak | models | cloned | buffer [STEPS] | summed | few |
-             exceptions | forgets | dataset | adam | bank | converts | forces
+             exceptions | forgets | dataset | adam | bank | converts | forces |
+             bank_and_step | made_on_the_card | one_layer
 
 `graphs`: an evaluation without `no_grad`, whose outputs keep their graphs. `predictions`: one with it, whose outputs stay. `hook`: a hook
 of a parameter's keeps each gradient. `thread`: no training, and a thread of the program's own that is called as PyTorch's are. `loss`: the
@@ -21,7 +22,8 @@ and gets longer with each step. `buffer`: a buffer with a bound, which lies in p
 `exceptions`: batches of half the size after each error, all of which are kept. `forgets`: the same, and none is. `dataset`: the first step
 of an optimizer beside data that are much larger than its state. `adam`: the same without data. `bank`: data
 in the buffers of a module are moved to the card. `converts`: a model on the card gets another type. `forces`: no training, and a gradient
-in each of many steps, all of which are kept for a backward pass at the end.
+in each of many steps, all of which are kept for a backward pass at the end. `bank_and_step`: the first step of an optimizer beside such a
+bank. `made_on_the_card`: one of a model whose weights were made on the card. `one_layer`: results of a model of one layer are kept.
 """
 
 import ctypes
@@ -283,7 +285,7 @@ def step_beside_a_bank():
 
 
 def step_of_a_model_made_on_the_card():
-    layers = [nn.Linear(1024, 2048, bias=False, device="cuda") for _ in range(15)]
+    layers = [nn.Linear(1024, 4096, bias=False, device="cuda") for _ in range(8)]
     optimizer = torch.optim.Adam([layer.weight for layer in layers], foreach=False)
     rows = torch.empty(1, 1024, device="cuda")
     sum(layer(rows).sum() for layer in layers).backward()
@@ -291,7 +293,7 @@ def step_of_a_model_made_on_the_card():
 
 
 def keep_what_one_layer_computes():
-    layer = nn.Linear(1024, 1024, bias=False, device="cuda")
+    layer = nn.Linear(WIDTH, WIDTH, bias=False, device="cuda")
     for _ in range(40):
         layer(batch()).sum().backward()
         layer.zero_grad()

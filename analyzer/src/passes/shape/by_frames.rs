@@ -222,8 +222,8 @@ fn several_forward(unfollowed: &Unfollowed, told: &OfBlocks, facts: &Facts, chec
     is_much(unfollowed.bytes, told, facts, check);
     check.at_most(Confidence::Probable);
     check.would_settle(WHAT_KEEPS);
-    // Of a pass of a few blocks its results are as many, and are kept without gradients, too.
-    if unfollowed.blocks_of_a_pass < facts.thresholds.passes_blocks {
+    // The only block of a pass is its result, which is kept without gradients, too.
+    if unfollowed.blocks_of_a_pass <= 1 {
         check.at_most(Confidence::Possible);
     }
 }

@@ -320,9 +320,9 @@ fn unknown_part(device: &DeviceAnswer) -> Option<&'static str> {
         (true, true) => Some("what pools keep and how much of what may lie in RAM is on the card"),
         (true, false) => Some("how much of what may lie in RAM is on the card"),
         (false, true) => Some("what pools keep"),
-        (false, false) if device.failures_in_pieces > 0 => {
-            Some("how many more pieces of a refused block would have been asked for, and how long they would have been held")
-        }
+        (false, false) if device.failures_in_pieces > 0 => Some(
+            "how many more pieces of a refused block would have been asked for, and how long they would have been held",
+        ),
         (false, false) => None,
     }
 }

@@ -60,7 +60,7 @@ pub enum Reserves {
     /// Above what was set aside before.
     #[default]
     Above,
-    /// Below it.
+    /// In the highest gap below it, also where space was given back.
     Below,
 }
 
@@ -70,6 +70,8 @@ pub struct Card {
     usable_bytes: u64,
     next_reserved: u64,
     reserves: Reserves,
+    /// Address space that is set aside below what came before, with its length.
+    reserved: BTreeMap<u64, u64>,
     segments: BTreeMap<u64, u64>,
 }
 
@@ -89,8 +91,8 @@ const SEGMENT_ALIGNMENT: u64 = 2 << 20;
 impl Card {
     /// A card.
     pub fn new(usable_bytes: u64) -> Self {
-        let reserves = Reserves::default();
-        Card { usable_bytes, next_reserved: FIRST_RESERVED, reserves, segments: BTreeMap::new() }
+        let (reserves, reserved, segments) = Default::default();
+        Card { usable_bytes, next_reserved: FIRST_RESERVED, reserves, reserved, segments }
     }
 
     /// The same, with address space where that driver puts it: the allocator takes the lowest that has room.
@@ -131,13 +133,23 @@ impl Driver for Card {
                 address
             }
             Reserves::Below => {
-                self.next_reserved = self.next_reserved.saturating_sub(size_bytes);
-                self.next_reserved
+                let mut end = FIRST_RESERVED;
+                for (start, length) in self.reserved.iter().rev() {
+                    if end.saturating_sub(start.saturating_add(*length)) >= size_bytes {
+                        break;
+                    }
+                    end = *start;
+                }
+                let address = end.saturating_sub(size_bytes);
+                self.reserved.insert(address, size_bytes);
+                address
             }
         }
     }
 
-    fn unreserve(&mut self, _: u64) {}
+    fn unreserve(&mut self, address: u64) {
+        self.reserved.remove(&address);
+    }
 
     fn give_back(&mut self, call: Call) {
         if call.kind == CallKind::Free {
