@@ -123,12 +123,8 @@ fn pieces_made_for_the_refused_request_are_not_in_use() {
     let found = report.diagnoses().iter().map(|found| found.id.clone()).collect::<Vec<_>>();
     assert!(found.iter().any(|id| id == "caching-fragmentation"), "{found:?}");
     let page = run.page().split_whitespace().collect::<Vec<_>>().join(" ");
-    let told = format!("{} was free on the card, but for what it had taken for this very request", mib(free));
+    let told = format!("{} MiB was free on the card, but for what it had taken for this very request", free / MIB);
     assert!(page.contains(&told), "{told}: {page}");
     assert!(!page.contains("held at least the request in unused blocks"), "{page}");
     assert!(!page.contains("a run with expandable segments"), "that is this run: {page}");
-}
-
-fn mib(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / MIB as f64)
 }

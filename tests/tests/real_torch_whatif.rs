@@ -208,7 +208,7 @@ fn a_failure_with_segments_that_grow_is_explained() {
     // The whole block, and not its first piece, must fit.
     let needs = |field: &str| answer.number(&format!("/devices/0/needs/0/{field}"));
     let tensors = 2 * (steps + 1) * (100 << 20);
-    assert!(needs("fits_in_least_bytes") < tensors && needs("fits_in_most_bytes") >= tensors, "{tensors}");
+    assert!(needs("fits_in_least_bytes") <= tensors && needs("fits_in_most_bytes") >= tensors, "{tensors}");
 }
 
 /// Two streams and blocks that wait for each other: the model, which is not told of streams, does something else early on, and then

@@ -25,6 +25,10 @@ const PRIVATE: &str = "whether what private pools hold in no tensor is needed, a
 const TORCH_NUMBERS: &str =
     "what PyTorch's allocator holds unused: its out-of-memory message (--log) or a memory snapshot (--torch-snapshot)";
 
+/// The same, where the driver's pools are its cache.
+const POOL_NUMBERS: &str =
+    "what the driver's pool, which is PyTorch's cache here, holds unused (cudaMemPoolGetAttribute: reserved and used)";
+
 /// The same, where the message was recorded and does not tell.
 const TORCH_SNAPSHOT: &str =
     "what PyTorch's allocator holds unused, which its message does not tell: a memory snapshot (--torch-snapshot)";
@@ -182,7 +186,8 @@ impl<'a> Case<'a> {
                 Holds::Unknown(PRIVATE)
             }
             Some(sums) if sums.is_certain() && sums.unused.most() < asked => Holds::No,
-            None if !self.versions.has(Program::Torch) || self.is_caching_off() || self.has_no_cache() => Holds::No,
+            None if !self.versions.has(Program::Torch) || self.is_caching_off() => Holds::No,
+            None if self.leaves_caching_to_pools() => Holds::Unknown(POOL_NUMBERS),
             _ => Holds::Unknown(self.unless_told(failure, TORCH_NUMBERS, TORCH_SNAPSHOT)),
         }
     }
@@ -259,8 +264,8 @@ impl<'a> Case<'a> {
         self.versions.has(Program::Torch) && values.into_iter().any(|value| self.turns_caching_off(value) == Holds::Yes)
     }
 
-    /// Whether PyTorch leaves caching to the driver's pools, so that its allocator holds nothing unused and no snapshot has its history.
-    fn has_no_cache(&self) -> bool {
+    /// Whether PyTorch leaves caching to the driver's pools, of which no snapshot of its has the history.
+    fn leaves_caching_to_pools(&self) -> bool {
         self.allocator_options().is_some_and(|options| options.conf.is_async())
     }
 

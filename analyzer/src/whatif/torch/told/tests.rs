@@ -210,12 +210,25 @@ fn pieces_of_the_refused_block_were_free_for_it() {
     };
     pieces(&mut trace);
     pieces(&mut trace);
-    trace.no_tensor(0, 60 * MIB);
+    trace.no_tensor(0, 100 * MIB);
     let answer = asked(&trace, "", &[]);
     assert_eq!((answer.failures, answer.usable_bytes, answer.usable_by), (1, Some(68 * MIB), UsableBy::Failure));
     assert_eq!((answer.policies[0].failures[0].fate, answer.stops_because), (Fate::Remains, None));
     let oom = &crate::testing::summary(&trace).facts.ooms[0];
-    assert_eq!((oom.half_made_bytes, oom.missing_of_block(8 * MIB)), (Some(40 * MIB), Some(12 * MIB)));
+    assert_eq!((oom.half_made_bytes, oom.missing_of_block(8 * MIB)), (Some(40 * MIB), Some(52 * MIB)));
+    // A card must hold another piece at least, and all of the block at most.
+    let question = crate::whatif::replays::Question {
+        capacities_bytes: vec![90 * MIB],
+        overhead_bytes: Some(0),
+        ..Default::default()
+    };
+    let device = crate::whatif::replays::ask(&mut open(&trace), &question, |_| {}).devices.remove(0);
+    let needs = device.needs[0];
+    assert_eq!((needs.fits_in_least_bytes, needs.fits_in_most_bytes), (80 * MIB, 120 * MIB));
+    assert_eq!(
+        device.cards.iter().find(|card| !card.is_recorded).map(|card| card.failures[0].fate),
+        Some(Fate::Depends)
+    );
 }
 
 /// Address space that is given back and set aside again at the same place, before a block lies in it: what was unmapped there was mapped
