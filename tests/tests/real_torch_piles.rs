@@ -209,7 +209,7 @@ fn data_that_a_module_moves_are_not_proven_to_be_weights() {
 fn a_first_step_beside_a_bank_of_data_is_not_sure() {
     let Some((run, _)) = run("bank_and_step") else { return };
     assert_eq!(run.confidence("oom-optimizer-step").as_deref(), Some("possible"), "{}", run.page());
-    assert!(run.page().contains("of which nothing tells what they are"), "{}", run.page());
+    assert!(run.page().contains("live that no gradient shows to be weights"), "{}", run.page());
 }
 
 /// Weights that are made on the card come in no load: to each gradient belongs one all the same.

@@ -293,8 +293,7 @@ fn unless_others_fill(told: &OfBlocks, facts: &Facts, check: &mut Check) {
         check.at_most(Confidence::Possible);
         check.note(true, || {
             format!(
-                "beside weights for all gradients, the gradients and the state {} live, of which nothing tells what they are: without them \
-                 the step might have fitted",
+                "{} live that no gradient shows to be weights: without them the step might have fitted",
                 size(others)
             )
         });
