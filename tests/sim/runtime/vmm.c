@@ -70,7 +70,7 @@ int sim_MemGetAllocationGranularity(size_t *size, const sim_allocation_propertie
     return SIM_SUCCESS;
 }
 
-// CUDA sets each range aside above the one before (measured on an H200, driver 580; the first at 0x302000000); ROCm takes what mmap gives.
+// CUDA sets each range aside above the one before (measured on an H200, driver 580; the first at 0x302000000); HIP's simulator takes what mmap gives.
 static void *set_aside(size_t size) {
     enum { PROTECTION = PROT_NONE, FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
 #ifdef SIM_CUDA

@@ -54,7 +54,7 @@ pub trait Driver {
     fn give_back(&mut self, call: Call);
 }
 
-/// Where a driver sets address space aside: on an H200 (driver 580) each lies above the one before; `mmap`, which ROCm uses, goes down.
+/// Where a driver sets address space aside: on an H200 (driver 580) each lay above the one before; what `mmap` chooses goes down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reserves {
     /// Above what was set aside before.
