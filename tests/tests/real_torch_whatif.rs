@@ -181,8 +181,8 @@ fn grown(settings: &str, capacity: &str, steps: u64) -> Option<Finished> {
     Some(client.run_recorded())
 }
 
-/// A request of which only pieces could be had: they are free again behind it, for PyTorch says so, and a card must hold the rest of the
-/// block, and not the refused piece. Real runs of the same steps on larger cards do what is foretold.
+/// A request that was given pieces and then refused: PyTorch says that they are free again, and a card must hold the rest of the block, not
+/// only the refused piece. Real runs of the same steps on larger cards do what is predicted.
 #[test]
 fn a_failure_with_segments_that_grow_is_explained() {
     let settings = "expandable_segments:True";

@@ -194,7 +194,7 @@ fn reserve(trace: &mut TraceBuilder) {
     trace.push(Record { address: SEGMENT, requested: 18 * GIB, ..record }, &[]);
 }
 
-/// Two pieces of a block of three could be had, and were free again behind the refusal: for PyTorch, and for the same request elsewhere.
+/// Two pieces of a block were given before the third was refused, and were free again after it: for PyTorch, and for the same request.
 #[test]
 fn pieces_of_the_refused_block_were_free_for_it() {
     let mut trace = trace();
