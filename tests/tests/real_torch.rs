@@ -199,6 +199,10 @@ fn the_asynchronous_allocator_when_it_runs_out() {
     report.assert_exited(0);
     assert_eq!(report.text("/ooms/0/api"), "cudaMallocAsync");
     report.assert_cause("true-capacity", "probable");
+    assert!(
+        !run.only_trace().report_text().contains("NO_CUDA_MEMORY_CACHING"),
+        "each tensor is a call of its own here"
+    );
     assert_eq!(report.count("/ooms"), failures(&run.truth()));
     assert_eq!(outcomes(&report), BTreeMap::from([(("propagated", "exception"), report.count("/ooms"))]));
 }

@@ -184,24 +184,11 @@ fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
     let name = runtime(device.and_then(|device| device.runtime.as_deref()));
     let free = match oom.free_reported_bytes {
         Some(bytes) => {
-            let short = oom.asked_bytes.saturating_sub(bytes);
             // What came or went until it was read was not free, or was, at the refusal.
             let is_alone = oom.allocator.is_some() && oom.attempts.is_empty();
-            let short = match (
-                oom.unknown_size || short == 0 || !oom.free_is_of_refusal || is_alone,
-                oom.half_made_bytes,
-            ) {
-                (true, _) => String::new(),
-                (false, None) => format!(", {} less than requested", size(short)),
-                (false, Some(in_pieces)) => {
-                    let missing = oom.missing_of_block(bytes).unwrap_or(short);
-                    let missing = size(missing);
-                    format!(
-                        " beside {} that it had just given for that block, for which at most {missing} more was missing",
-                        size(in_pieces)
-                    )
-                }
-            };
+            let is_told = !oom.unknown_size && oom.free_is_of_refusal && !is_alone;
+            let short =
+                oom.missing_bytes(bytes).filter(|_| is_told).map_or(String::new(), |missing| short(oom, missing));
             format!("{name} reported {} free{short}", size(bytes))
         }
         None => match oom.free_sysfs_bytes {
@@ -215,6 +202,18 @@ fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
     };
     let held = size(oom.held_bytes.saturating_sub(oom.held_managed_bytes));
     format!("The program's own blocks held {held}{of_total}{managed}; {free}.")
+}
+
+fn short(oom: &OomReport, missing_bytes: u64) -> String {
+    let missing = size(missing_bytes);
+    match oom.half_made_bytes.filter(|_| oom.is_in_pieces()) {
+        None => format!(", {missing} less than requested"),
+        Some(0) => format!(", at most {missing} less than requested"),
+        Some(taken) => format!(
+            " beside {} that it had just given for that block, for which at most {missing} more was missing",
+            size(taken)
+        ),
+    }
 }
 
 /// A refusal on request: it says nothing about the real card.

@@ -6,7 +6,7 @@ use super::case::{Case, Failure};
 use super::tensor_leak;
 use super::torch_sums::MOST_ADDED_BYTES;
 use crate::evidence::torch_message::TorchMessage;
-use crate::judgement::check::{Check, Confidence, Holds, Judgement};
+use crate::judgement::check::{Check, Confidence, Holds, Judgement, Known};
 use crate::options::parse::AllocConf;
 use crate::options::{self, Chosen, NO_CACHING, Setup};
 use crate::passes::fragmentation::saturate;
@@ -32,6 +32,9 @@ const POOL_NUMBERS: &str =
 /// The same, where the message was recorded and does not tell.
 const TORCH_SNAPSHOT: &str =
     "what PyTorch's allocator holds unused, which its message does not tell: a memory snapshot (--torch-snapshot)";
+
+/// Where records are missing, nobody tells what PyTorch gave back between the refusal and its error.
+const HALF_MADE: &str = "what PyTorch had taken in pieces for the block: a trace in which no event was lost";
 
 /// First torch in which only the value 1 turns the cache off.
 const ONLY_ONE_TURNS_CACHING_OFF: Version = Version::new(2, 7);
@@ -187,7 +190,10 @@ impl<'a> Case<'a> {
             }
             Some(sums) if sums.is_certain() && sums.unused.most() < asked => Holds::No,
             None if !self.versions.has(Program::Torch) || self.is_caching_off() => Holds::No,
-            None if self.leaves_caching_to_pools() => Holds::Unknown(POOL_NUMBERS),
+            None if self.leaves_caching_to_pools() => match self.pools_keep_missing(failure) {
+                Holds::Unknown(_) => Holds::Unknown(POOL_NUMBERS),
+                told => told,
+            },
             _ => Holds::Unknown(self.unless_told(failure, TORCH_NUMBERS, TORCH_SNAPSHOT)),
         }
     }
@@ -200,8 +206,14 @@ impl<'a> Case<'a> {
 
     /// What PyTorch had taken for an expandable segment that this very request needed, when its last piece was refused: it gave that back
     /// before it threw, and so it was free for the request.
-    pub fn half_made_bytes(&self, failure: &Failure<'_>) -> u64 {
-        failure.oom.error.as_ref().map_or(0, |error| error.half_made_bytes)
+    fn half_made_bytes(&self, failure: &Failure<'_>) -> Known<u64> {
+        Known::new(failure.oom.error.as_ref().map_or(Some(0), |error| error.half_made_bytes), HALF_MADE)
+    }
+
+    /// What was free for the request: beside what was free on the card, [`Case::half_made_bytes`].
+    pub fn free_for_request(&self, failure: &Failure<'_>) -> Known<u64> {
+        let both = failure.free_bytes().zip(self.half_made_bytes(failure));
+        both.map(|(free, half_made)| free.saturating_add(half_made))
     }
 
     /// What of free memory could serve a request: all of it, or whole pieces where physical memory of an expandable segment was refused,
@@ -211,10 +223,10 @@ impl<'a> Case<'a> {
         piece.map_or(free_bytes, |piece| free_bytes / piece * piece)
     }
 
-    /// What was free, counted with [`Case::half_made_bytes`], in words: `4 MiB was free`, `284 MiB was free, but for …`.
+    /// What was free, as [`Case::free_for_request`] counts it, in words: `4 MiB was free`, `284 MiB was free, but for …`.
     pub fn free_told(&self, failure: &Failure<'_>, free_bytes: u64, place: &str) -> String {
-        let but = match self.half_made_bytes(failure) {
-            0 => "",
+        let but = match self.half_made_bytes(failure).get() {
+            None | Some(0) => "",
             _ => ", but for what it had taken for this very request",
         };
         format!("{} was free{place}{but}", size(free_bytes))

@@ -177,7 +177,7 @@ impl OthersThen {
     /// What was missing at a failure, where the others surely held as much.
     pub fn more_than_missing(&self, oom: &OomReport) -> Option<u64> {
         let free = oom.free_reported_bytes.filter(|_| oom.free_is_of_refusal)?;
-        let missing = oom.asked_bytes.checked_sub(free).filter(|missing| *missing > 0)?;
+        let missing = oom.missing_bytes(free)?;
         (self.exact && self.requested_bytes >= missing).then_some(missing)
     }
 }

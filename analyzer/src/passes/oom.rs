@@ -189,7 +189,8 @@ pub struct OomReport {
     /// What the runtime was asked for: of such an error by its last attempt.
     #[serde(skip)]
     pub asked_bytes: u64,
-    /// What an allocator had taken in pieces for this very block and gave back before it raised the error.
+    /// What an allocator had taken in pieces for this very block and gave back before it raised the error. `None` where it takes no
+    /// pieces, or a record that would tell may be missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_made_bytes: Option<u64>,
     /// Nobody tells how many bytes were wanted: a context or a library's handle was to be set up.

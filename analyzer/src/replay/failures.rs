@@ -73,12 +73,14 @@ pub struct Failures {
     by_seq: FxHashMap<u64, usize>,
     nested: FxHashMap<u32, Vec<Inside>>,
     limits: Limits,
+    /// Whether no record is missing.
+    is_whole: bool,
 }
 
 impl Failures {
-    /// None yet; by `limits` a later request belongs to a failure.
-    pub fn new(limits: Limits) -> Self {
-        Failures { limits, ..Failures::default() }
+    /// None yet; by `limits` a later request belongs to a failure. `is_whole`: no record is missing.
+    pub fn new(limits: Limits, is_whole: bool) -> Self {
+        Failures { limits, is_whole, ..Failures::default() }
     }
 
     /// How long after a failure a request belongs to it that only time and size tie to it.

@@ -254,7 +254,7 @@ impl Replay {
             }),
             comparisons: BTreeMap::new(),
             busy: Busy::default(),
-            failures: Failures::new(options.limits.outcomes()),
+            failures: Failures::new(options.limits.outcomes(), trace.is_whole()),
             below: Below::default(),
             readings: Readings::default(),
             reservations: Reservations::default(),

@@ -231,12 +231,12 @@ impl Refused {
     }
 }
 
-/// All of the block that an allocator wanted, but for the pieces that it had taken for it, in whole pieces. What of it might have lain in
-/// memory that it had mapped before nobody tells.
+/// All of the block that an allocator wanted, but for the pieces that it is known to have taken for it, in whole pieces: the most that was
+/// wanted. What of it might have lain in memory that it had mapped before nobody tells.
 fn wanted_bytes(oom: &Oom) -> u64 {
     let piece = oom.requested_bytes;
     let Some(error) = oom.error.as_ref().filter(|_| oom.kind == Kind::Physical && piece > 0) else { return piece };
-    let rest = error.requested_bytes.saturating_sub(error.half_made_bytes);
+    let rest = error.requested_bytes.saturating_sub(error.half_made_bytes.unwrap_or(0));
     rest.div_ceil(piece).saturating_mul(piece).max(piece)
 }
 

@@ -2,11 +2,12 @@
 
 use gpuoom_trace::metadata::Quantity::{RuntimeFree, RuntimeTotal};
 use gpuoom_trace::payload::PythonFrame;
+use gpuoom_trace::record::{Event, Kind};
 
 use super::capacity::full_after_a_rise;
 use super::machines::{AmdMachine, CARD, HALF, STRIX_HALO};
 use super::scenes::{at_failure, full, set, torch, with_log};
-use crate::testing::{GIB, MIB, TraceBuilder, gib, summary};
+use crate::testing::{GIB, MIB, THREAD, TraceBuilder, gib, summary};
 
 /// The commands of a diagnosis, each with the condition that is told.
 fn commands(trace: &TraceBuilder, id: &str) -> Vec<(String, String)> {
@@ -51,6 +52,47 @@ fn options_of_the_allocator_are_spelled_by_version_and_only_where_they_work() {
     // What is set already is no advice.
     assert_eq!(with(new.clone(), "PYTORCH_ALLOC_CONF", "expandable_segments:True"), [""; 0]);
     assert_eq!(with(new, "PYTORCH_ALLOC_CONF", "expandable_segments:False").len(), 1);
+}
+
+/// 44 tensors with 24 MiB between them, 1.03 GiB in all, and 1.25 GiB free when more was asked for; the last `kept` tensors came one by one,
+/// each in a step of its own.
+fn tensors_with_pieces_between(asked_bytes: u64, kept: u64) -> TraceBuilder {
+    let (total, tensors, segment) = (24 * GIB, 44, 0x7f00_0000_0000);
+    let mut trace = torch(TraceBuilder::default().device(0, "card", total).runtime_version(70_051_831));
+    let file = "/usr/lib/python3/torch/version.py".to_owned();
+    trace.machine.push((file, "__version__ = '2.13.0+rocm7.0'\n".to_owned()));
+    trace.segment(segment, tensors * 512 * MIB);
+    for number in 0..tensors {
+        if number + kept >= tensors {
+            let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+            trace.with_text(mark, &format!("step {number}"));
+        }
+        trace.tensor(0, segment + number * 512 * MIB, 488 * MIB);
+    }
+    for _ in 0..2 {
+        let seq = trace.refuse(asked_bytes);
+        full(&mut trace, seq, total, total - 5 * GIB / 4, 5 * GIB / 4);
+        trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
+    }
+    trace.framework_error(THREAD, asked_bytes, [tensors * 488 * MIB, tensors * 512 * MIB]);
+    trace.throws(THREAD, 0x5555_0000_1000, None);
+    trace
+}
+
+/// Fewer pieces help where that is room for more than the next moment.
+#[test]
+fn fewer_pieces_are_advised_only_where_the_program_would_go_on() {
+    let is_advised = |asked_bytes, kept| {
+        let advice = commands(&tensors_with_pieces_between(asked_bytes, kept), "true-capacity");
+        advice.iter().any(|(command, _)| command.contains("expandable_segments:True"))
+    };
+    let room = 44 * 24 * MIB + 5 * GIB / 4;
+    assert!(is_advised(3 * GIB / 2, 0));
+    // Segments that grow take whole pages of 20 MiB, of which the last lies open.
+    assert!(is_advised(room - 20 * MIB, 0));
+    assert!(!is_advised(room - 4 * MIB, 0));
+    // Four more of what each step keeps would fill it.
+    assert!(!is_advised(3 * GIB / 2, 30));
 }
 
 /// Every step of advice for a full card of this program, with its condition; `files`: what the way to its failure leads through.

@@ -203,3 +203,21 @@ fn segments_are_no_riddle_where_blocks_are_told() {
     given.iter().filter(|address| **address != 0).for_each(|address| _ = trace.pool_alloc("pool", "", *address, 1));
     assert_eq!(asks(&trace), (0, true));
 }
+
+/// A stream-ordered pool is itself the cache: nothing above it hides what blocks hold, whole multiples of 2 MiB or not.
+#[test]
+fn requests_to_a_pool_are_no_segments() {
+    let asks = |kind, name, returns| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        for step in 1..=40 {
+            let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+            trace.with_text(mark, &format!("step {step}"));
+            trace.alloc_kind(kind, name, 1 << 40, 256 * MIB);
+            trace.alloc_kind(kind, name, step << 36, 64 * MIB);
+            trace.free_kind(kind, returns, 1 << 40);
+        }
+        finding(&trace, "live-leak").missing.iter().any(|reading| *reading == SEGMENTS)
+    };
+    assert!(asks(Kind::Device, "hipMalloc", "hipFree"));
+    assert!(!asks(Kind::Pool, "hipMallocAsync", "hipFreeAsync"));
+}

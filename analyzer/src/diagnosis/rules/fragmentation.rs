@@ -100,8 +100,7 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     let of_reserved = share(unused.bytes, sums.reserved_bytes());
     let by_torch = Known::new(sums.free.map(|free| free.bytes), "free memory at the failure");
     // What PyTorch says is free it counted behind giving that back.
-    let half_made = case.half_made_bytes(failure);
-    let free = failure.free_bytes().map(|free| free.saturating_add(half_made)).or(by_torch);
+    let free = case.free_for_request(failure).or(by_torch);
     // For a small block a larger segment is asked for.
     let asked_of_driver = failure.request_bytes().get().map_or(tried.bytes, |request| request.max(tried.bytes));
     // What is free and what lies unused may be enough together, where neither is.

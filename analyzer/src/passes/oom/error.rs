@@ -1,5 +1,6 @@
 //! An error of an allocator above the runtime, with the refusals that led to it.
 
+use gpuoom_trace::record::Kind;
 use serde::Serialize;
 
 use super::{OomReport, Status, layer_name, stack_of};
@@ -68,7 +69,7 @@ pub(super) fn describe(replay: &Replay, stacks: &Stacks<'_>, error: &FrameworkEr
         attempts: error.attempts.iter().map(|one| attempt(replay, one)).collect(),
         torch,
         requested_bytes: error.requested_bytes,
-        half_made_bytes: Some(error.half_made_bytes).filter(|bytes| *bytes > 0),
+        half_made_bytes: error.half_made_bytes.filter(|_| last.kind == Kind::Physical.name()),
         status: Status { code: error.status, name: api.status_name(error.status) },
         ..last
     };
@@ -97,11 +98,19 @@ impl OomReport {
         self.allocator.unwrap_or(&self.api)
     }
 
-    /// What was missing for the whole block, at most, where only a piece of it was refused: what of it might have lain in memory that
-    /// the allocator had mapped before nobody tells.
-    pub fn missing_of_block(&self, free_bytes: u64) -> Option<u64> {
-        let in_pieces = self.half_made_bytes?;
-        Some(self.requested_bytes.saturating_sub(in_pieces.saturating_add(free_bytes))).filter(|missing| *missing > 0)
+    /// Whether only a piece of the block was refused.
+    pub fn is_in_pieces(&self) -> bool {
+        self.asked_bytes < self.requested_bytes
+    }
+
+    /// What was missing beside what was free. Of a block in pieces that is the most: what of it might have lain in memory that the
+    /// allocator had mapped before nobody tells. `None` where nothing was, or it is not known what had been taken for the block.
+    pub fn missing_bytes(&self, free_bytes: u64) -> Option<u64> {
+        let wanted = match self.is_in_pieces() {
+            true => self.requested_bytes.saturating_sub(self.half_made_bytes?),
+            false => self.asked_bytes,
+        };
+        wanted.checked_sub(free_bytes).filter(|missing| *missing > 0)
     }
 
     /// The function that the runtime was asked by: the call itself, or the last attempt of an error.

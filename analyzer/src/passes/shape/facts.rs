@@ -298,11 +298,12 @@ fn longest_pause(calls: &[Call], least_ticks: u64, thresholds: &Thresholds) -> O
     is_long.then_some((place + 1, Told::Pause(pause / median)))
 }
 
-/// Whether nearly all requests are whole segments of 2 MiB.
+/// Whether nearly all requests are whole segments of 2 MiB. Those to a stream-ordered pool are none: it is itself the cache, and PyTorch
+/// asks it for each tensor (`backend:cudaMallocAsync`).
 pub(super) fn are_segments(calls: &[Call], thresholds: &Thresholds) -> bool {
     let given = calls.iter().filter(|call| call.what == What::Given);
-    let (all, whole) =
-        given.fold((0, 0), |(all, whole), call| (all + 1, whole + u64::from(call.bytes % SEGMENT_BYTES == 0)));
+    let is_whole = |call: &Call| !call.is_of_pool && call.bytes.is_multiple_of(SEGMENT_BYTES);
+    let (all, whole) = given.fold((0, 0), |(all, whole), call| (all + 1, whole + u64::from(is_whole(call))));
     all >= thresholds.burst_calls && share(whole, all) >= thresholds.segments_share
 }
 

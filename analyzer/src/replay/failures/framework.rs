@@ -59,8 +59,8 @@ pub struct FrameworkError {
     /// Bytes that the allocator wanted, after its own rounding.
     pub requested_bytes: u64,
     /// What it had taken in pieces for this very block, never mapped, and gave back between the last refusal and the error. Of an
-    /// expandable segment, whose pieces are all created before the first is mapped.
-    pub half_made_bytes: u64,
+    /// expandable segment, whose pieces are all created before the first is mapped. `None` where a record that would tell may be missing.
+    pub half_made_bytes: Option<u64>,
     /// The refusals that led to it, in their order. Some may be missing where events were lost.
     pub attempts: Vec<Attempt>,
     /// Their places among the listed failures, until they are folded.
@@ -73,7 +73,7 @@ impl FrameworkError {
         let Record { at, api, site, status, requested: requested_bytes, .. } = *record;
         let (attempts, places) = Default::default();
         let seq = record.seq();
-        FrameworkError { seq, at, api, site, status, requested_bytes, half_made_bytes: 0, attempts, places }
+        FrameworkError { seq, at, api, site, status, requested_bytes, half_made_bytes: Some(0), attempts, places }
     }
 
     /// Whether a refusal can be an attempt of this: who asks for a segment asks for no less than the block that it is to hold, but for
@@ -231,7 +231,8 @@ impl Failures {
             return Err(error);
         }
         self.count = self.count.saturating_sub(refusals.len() as u64 - 1);
-        error.half_made_bytes = refusals.last().map_or(0, |last| last.released_bytes);
+        let in_pieces = refusals.last().filter(|last| last.kind == Kind::Physical);
+        error.half_made_bytes = in_pieces.map_or(Some(0), |last| self.is_whole.then_some(last.released_bytes));
         error.places = refusals.iter().filter_map(|refusal| refusal.index).collect();
         error.attempts = error.places.iter().map(|place| Attempt::of(&self.listed[*place])).collect();
         let earlier = error.attempts.split_last().map_or_else(Vec::new, |(_, earlier)| earlier.to_vec());

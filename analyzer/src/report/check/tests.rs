@@ -141,3 +141,28 @@ fn many_annotations_say_that_there_are_more() {
     assert_eq!(out.matches("::error").count(), 10);
     assert!(out.contains("16 more budgets are exceeded"), "{out}");
 }
+
+/// PyTorch's cache grows from mark to mark, and no line's tensors do: the call site of a segment is not who keeps what lies in it.
+#[test]
+fn a_rate_of_segments_says_whose_call_sites_it_lists() {
+    let mut trace = TraceBuilder::default()
+        .device(0, "AMD Radeon RX 7900 XTX", 24 * GIB)
+        .library("/opt/app/libweights.so.1", 0x10_0000, 1)
+        .library("/opt/app/libcache.so.1", 0x20_0000, 2);
+    for step in 0..40 {
+        let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+        trace.with_text(mark, &format!("step {step}"));
+        trace.site = 2;
+        let segment = (step + 1) << 36;
+        trace.segment(segment, 32 * MIB);
+        trace.site = 1;
+        trace.tensor(0, segment, 20 * MIB);
+        trace.free_tensor(segment);
+    }
+    let policy = parse_policy("[[budget]]\ngrowth_per_mark = \"1M\"\n").unwrap();
+    let checked = check("gpuoom.toml", &policy, &[(&profile(&trace), None)], Jobs::default());
+    assert!(!checked.is_kept());
+    let text = all_forms(&checked).replace("\n        ", " ");
+    let said = "most live at the end (a segment of PyTorch's counts for the place that needed it first";
+    assert!(text.contains(said) && text.contains("libcache.so"), "{text}");
+}

@@ -69,8 +69,8 @@ pub(super) fn by_whom(judged: &Judged) -> &'static str {
     let has_base = judged.culprits.iter().any(|culprit| culprit.base.is_some());
     match judged.unit {
         Unit::Rate if judged.of_segments => {
-            "most live at the end (a segment of PyTorch's counts for the place that needed it first; GROWTH of the report names \
-             the lines that hold them)"
+            "most live at the end (a segment of PyTorch's counts for the place that needed it first; GROWTH of the report says \
+             whether tensors hold more, and which lines)"
         }
         Unit::Rate => "most live at the end",
         // Who asked the runtime for a segment is not who keeps what lies in it.

@@ -94,7 +94,7 @@ impl<'a> Histories<'a> {
     pub fn new(replay: &'a Replay, policy: &'a Policy) -> Self {
         let errors = replay.failures.listed.iter().filter_map(|oom| Some((oom.error.as_deref()?, oom.read)));
         let free = |(error, read): (&FrameworkError, DeviceReadings)| {
-            Some((error.seq, read.runtime_free_bytes?.saturating_add(error.half_made_bytes)))
+            Some((error.seq, read.runtime_free_bytes?.saturating_add(error.half_made_bytes?)))
         };
         let free_bytes = errors.filter_map(free).collect();
         let numbers = (0..MOST_DEVICES as u8).filter_map(|device| Some((device, replay.blocks.of_torch(device)?)));

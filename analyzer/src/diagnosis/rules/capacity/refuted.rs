@@ -252,8 +252,7 @@ fn unused_in_own_pools(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
 /// of what the program needs. A small part every cache has between its blocks.
 fn would_pack(case: &Case<'_>, failure: &Failure<'_>) -> Option<(Confidence, String)> {
     let sums = case.torch_sums(failure).filter(|sums| sums.is_certain())?;
-    let half_made = case.half_made_bytes(failure);
-    let free = failure.free_bytes().get().map(|free| free.saturating_add(half_made));
+    let free = case.free_for_request(failure).get();
     let asked = case.asked_of_allocator(failure)?;
     let of_reserved = share(sums.unused.bytes, sums.reserved_bytes());
     let are_few = of_reserved < failure.thresholds.few_unused_share;

@@ -194,9 +194,8 @@ fn reserve(trace: &mut TraceBuilder) {
     trace.push(Record { address: SEGMENT, requested: 18 * GIB, ..record }, &[]);
 }
 
-/// Two pieces of a block were given before the third was refused, and were free again after it: for PyTorch, and for the same request.
-#[test]
-fn pieces_of_the_refused_block_were_free_for_it() {
+/// Two pieces of a block were given before the third was refused, and were given back.
+fn refused_at_the_third_piece() -> TraceBuilder {
     let mut trace = trace();
     reserve(&mut trace);
     trace.create_and_map(0x50, SEGMENT, 20 * MIB);
@@ -211,11 +210,31 @@ fn pieces_of_the_refused_block_were_free_for_it() {
     pieces(&mut trace);
     pieces(&mut trace);
     trace.no_tensor(0, 100 * MIB);
+    trace
+}
+
+/// Where a record is missing it may be one of a piece: what was free for the request is not known, and no number is said.
+#[test]
+fn pieces_of_the_refused_block_are_not_known_where_events_were_lost() {
+    let mut trace = refused_at_the_third_piece();
+    trace.header.events_lost = 1;
+    let summary = crate::testing::summary(&trace);
+    assert_eq!((summary.facts.ooms[0].half_made_bytes, summary.facts.ooms[0].missing_bytes(8 * MIB)), (None, None));
+    let verdict = summary.conclusion.verdict.sentences.join(" ");
+    assert!(verdict.contains("8 MiB free") && !verdict.contains("less than requested"), "{verdict}");
+    let answer = asked(&trace, "", &[]);
+    assert_ne!(answer.usable_by, UsableBy::Failure, "{answer:?}");
+}
+
+/// They were free again after it: for PyTorch, and for the same request.
+#[test]
+fn pieces_of_the_refused_block_were_free_for_it() {
+    let trace = refused_at_the_third_piece();
     let answer = asked(&trace, "", &[]);
     assert_eq!((answer.failures, answer.usable_bytes, answer.usable_by), (1, Some(68 * MIB), UsableBy::Failure));
     assert_eq!((answer.policies[0].failures[0].fate, answer.stops_because), (Fate::Remains, None));
     let oom = &crate::testing::summary(&trace).facts.ooms[0];
-    assert_eq!((oom.half_made_bytes, oom.missing_of_block(8 * MIB)), (Some(40 * MIB), Some(52 * MIB)));
+    assert_eq!((oom.half_made_bytes, oom.missing_bytes(8 * MIB)), (Some(40 * MIB), Some(52 * MIB)));
     // A card must hold another piece at least, and all of the block at most.
     let question = crate::whatif::replays::Question {
         capacities_bytes: vec![90 * MIB],
