@@ -58,7 +58,9 @@ pub fn mib_number(bytes: u64) -> String {
 
 /// A share with one digit: `9.7 %`.
 pub fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
+    // Digits that say nothing beside so many.
+    let digits = usize::from(share < 10.0);
+    format!("{:.digits$} %", share * 100.0)
 }
 
 /// A moment: seconds with three digits.
@@ -252,7 +254,7 @@ mod tests {
         assert_eq!((span(1_250_000_000), moment(40_917_000_000)), ("1.250 s".into(), "40.917 s".into()));
         assert_eq!(count(1, "call", "calls"), "1 call");
         assert_eq!(count(1_234_567, "call", "calls"), "1 234 567 calls");
-        assert_eq!(percent(0.3298), "33.0 %");
+        assert_eq!((percent(0.3298), percent(511.04)), ("33.0 %".to_owned(), "51104 %".to_owned()));
     }
 
     #[test]

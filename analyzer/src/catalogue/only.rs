@@ -79,7 +79,7 @@ const USED: [Used; 8] = [
 /// Places of a failure as the catalogue spells them, and for people.
 pub const PLACES: [(&str, &str); 6] = [
     // Activations are gone by the optimizer's step, and no activation is what an evaluation's outputs are put together into.
-    ("activations", "not in the optimizer's step"),
+    ("activations", "not in the optimizer's step, nor where hardly any activation is left in a backward pass"),
     ("training", "not where outputs of an evaluation are put together"),
     ("foreach", "an optimizer of PyTorch in its foreach implementation"),
     ("outputs", "outputs of an evaluation that are put together"),

@@ -205,7 +205,11 @@ fn at(only: &Only, case: &Case<'_>) -> Holds {
         "gradients" => !oom.is_some_and(|oom| oom.stack.iter().any(table::is_without_gradients)),
         "training" => !is_of_outputs(),
         // By the optimizer's step activations are gone.
-        _ => phase != Some(Phase::Optimizer) && !is_of_outputs(),
+        _ => {
+            let is_too_late =
+                || phase == Some(Phase::Backward) && oom.is_some_and(|oom| has_few_activations(oom, case));
+            phase != Some(Phase::Optimizer) && !is_of_outputs() && !is_too_late()
+        }
     };
     holds.into()
 }
@@ -217,6 +221,13 @@ fn is_of_foreach(oom: &OomReport) -> bool {
     oom.stack.iter().any(|frame| {
         frame.package_path.as_deref().is_some_and(is_there) && frame.function.as_deref().is_some_and(is_it)
     })
+}
+
+/// Whether little of what PyTorch held at a failure came in a forward pass, by the ways of all blocks.
+fn has_few_activations(oom: &OomReport, case: &Case<'_>) -> bool {
+    let facts = case.shapes.failure((oom.number - 1) as usize);
+    let Some(told) = facts.and_then(|facts| facts.told.as_ref()).filter(|told| told.is_whole) else { return false };
+    share(told.live_bytes(&[Phase::Forward]), told.all_bytes()) < case.thresholds.others_share
 }
 
 /// Whether much of what PyTorch held at a failure came from a file that was loaded onto the card.

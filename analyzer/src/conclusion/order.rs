@@ -33,11 +33,13 @@ fn in_order<'a>(entries: &[&'a Entry]) -> Vec<&'a str> {
     order
 }
 
-/// The most telling first: causes before conditions, the surer before the less sure, then the order of questions.
+/// The most telling first: causes before conditions, the surer before the less sure, what was seen before what sizes and times alone
+/// suggest, then the order of questions.
 pub(super) fn sort(found: &mut [Finding]) {
     found.sort_by_key(|finding| {
         let is_severity = finding.role == Role::Severity;
-        (is_background(finding), Reverse(finding.confidence), is_severity, finding.is_slight, place(finding.id))
+        let seems = (is_severity, finding.is_slight, finding.is_guess);
+        (is_background(finding), Reverse(finding.confidence), seems, place(finding.id))
     });
 }
 
@@ -128,6 +130,16 @@ mod tests {
         assert!(place("caching-fragmentation") < place("live-leak"));
         sort(&mut found);
         assert_eq!(found.map(|finding| finding.id), ["live-leak", "caching-fragmentation"]);
+    }
+
+    /// What sizes and times alone suggest is named behind what was seen and is as sure.
+    #[test]
+    fn a_guess_comes_after_what_is_as_sure() {
+        let mut found =
+            [Finding { is_guess: true, ..finding("oom-model-load", &[1]) }, finding("granularity-waste", &[1])];
+        assert!(place("oom-model-load") < place("granularity-waste"));
+        sort(&mut found);
+        assert_eq!(found.map(|finding| finding.id), ["granularity-waste", "oom-model-load"]);
     }
 
     /// What is seen on a card that refused nothing does not explain a failure on another.

@@ -32,6 +32,19 @@ pub fn number_behind(label: &str, word: &str) -> Option<Numbered> {
     Some(Numbered { number, rest: [&label[..digits], &label[end..]].concat() })
 }
 
+/// Whether numbers, in their order, count what comes: then they are no sizes. Of a label that speaks of a size they are one.
+pub fn count_up<'a>(numbers: impl Iterator<Item = &'a Numbered>) -> bool {
+    let (mut pairs, mut by_one, mut before) = (0, 0, None);
+    for numbered in numbers.filter(|numbered| !["size", "len"].iter().any(|word| numbered.rest.contains(word))) {
+        if let Some(before) = before.filter(|before| *before != numbered.number) {
+            pairs += 1;
+            by_one += usize::from(before + 1 == numbered.number);
+        }
+        before = Some(numbered.number);
+    }
+    pairs > 0 && 2 * by_one > pairs
+}
+
 /// Whether a word of the label begins like one of these.
 fn has_word(label: &str, beginnings: &[&str]) -> bool {
     let lower = label.to_ascii_lowercase();
@@ -80,6 +93,18 @@ mod tests {
         assert_eq!(behind("epoch 3", "seq"), None);
         assert_eq!(behind("seq", "seq"), None);
         assert_eq!(behind("sequence of things that took very long: 12", "seq"), None);
+    }
+
+    #[test]
+    fn numbers_that_count_are_no_sizes() {
+        let count = |label: &str, numbers: &[u64]| {
+            let labels: Vec<_> =
+                numbers.iter().map(|number| number_behind(&format!("{label} {number}"), "seq")).collect();
+            count_up(labels.iter().flatten())
+        };
+        assert!(count("sequence", &[1, 2, 3, 4]) && count("sequence", &[7, 7, 8, 8, 9, 1, 2]));
+        assert!(!count("seq", &[128, 256, 512]) && !count("seq", &[12, 9, 30, 31]) && !count("seq", &[512, 512]));
+        assert!(!count("seq_len", &[1, 2, 3, 4]), "it says that it is a length");
     }
 
     #[test]

@@ -4,11 +4,11 @@ use super::case::{Case, Failure};
 use super::since_refusal::AT_REFUSAL;
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::rise::Rise;
-use crate::passes::shape::run::{is_it_meant, may_be_meant};
+use crate::passes::shape::run::{GIVEN_BACK_AT_LAST, STEADY, is_it_meant, may_be_meant};
 use crate::passes::tensor_growth::{Cut, TensorGrowth};
 use crate::passes::trend::Course;
 use crate::thresholds::Thresholds;
-use crate::words::{count, percent, size};
+use crate::words::{clean, count, percent, size};
 
 /// Lines that are named.
 const MOST_NAMED: usize = 3;
@@ -64,6 +64,7 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
         check.at_most(Confidence::Probable);
         check.would_settle(WHICH_LINE);
     }
+    unless_rounds(growth, thresholds, check);
     if growth.by == Cut::Cycles {
         check.only_as_seen();
         check.at_most(Confidence::Possible);
@@ -76,6 +77,14 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
     }
     may_be_meant(growth.stood_level, growth.are_pieces, check);
     fits_more_parameters(growth, thresholds, check);
+    if growth.is_of_modules(thresholds) {
+        check.at_most(Confidence::Possible);
+        check.would_settle(MODULES);
+    }
+    if growth.per_step.low <= 0.0 {
+        check.at_most(Confidence::Possible);
+        check.would_settle(STEADY);
+    }
     if growth.few_points {
         check.at_most(Confidence::Possible);
         check.would_settle(&format!("a longer run: the trend rests on few {steps}"));
@@ -88,6 +97,28 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
         });
     }
 }
+
+/// Lines that had kept as many before, and gave it all back, may do so again: what they keep now is more, or for longer.
+fn unless_rounds(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut Check) {
+    let Some(line) = growth.all_lines().find(|line| line.all_gone_blocks > 0) else { return };
+    if growth.lines_share_of(|line| line.all_gone_blocks == 0) >= thresholds.dominant_share {
+        return;
+    }
+    check.at_most(Confidence::Possible);
+    check.note(true, || {
+        format!(
+            "all {} {} that {} held after an earlier {}, and all that came there before the oldest of those which live, were given back",
+            line.all_gone_blocks,
+            growth.blocks(),
+            clean(&line.label),
+            growth.by.step()
+        )
+    });
+    check.would_settle(GIVEN_BACK_AT_LAST);
+}
+
+/// What would tell a model that grows from models that nobody needs.
+const MODULES: &str = "whether all modules that are made there are needed: a model that grows rises like this, too";
 
 /// What would show whether a rise of gradients and of an optimizer's state is one of the parameters that are trained.
 const TRAINED: &str =

@@ -138,6 +138,8 @@ pub struct MostBy {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Blocks that came to stay beside them, in the place of others of their size that went.
+    pub replacing_blocks: u64,
     /// Steps over which they came.
     pub steps: usize,
 }
@@ -149,12 +151,13 @@ impl MostBy {
     }
 
     fn of(kept: &Kept) -> Option<Self> {
-        let OfPath { site, blocks, bytes, .. } = kept.path;
+        let OfPath { site, blocks, bytes, replacing_blocks, .. } = kept.path;
         (site != 0 && blocks > 0).then_some(MostBy {
             caller: None,
             site_number: site,
             blocks,
             bytes,
+            replacing_blocks,
             steps: kept.steps,
         })
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
+use crate::passes::earlier::all_gone_of;
 use crate::passes::level::Level;
 use crate::passes::stays::{PathKey, Rising, path_of};
 use crate::replay::tracks::calls::{Call, What};
@@ -44,10 +45,14 @@ pub struct Kept {
 /// Blocks that came by one call path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OfPath {
-    /// Blocks that stayed.
+    /// Blocks that stayed, less those that took the place of older ones.
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Blocks that stayed in the place of others of their size that went.
+    pub replacing_blocks: u64,
+    /// Where all is gone that came before the oldest of the path's blocks that live: how many of that outlived their step.
+    pub all_gone_blocks: u64,
     /// Size of each, where they are all equal.
     pub block_bytes: Option<u64>,
     /// Bytes of blocks that outlived the step after their own, and then went.
@@ -84,15 +89,16 @@ impl Kept {
 }
 
 /// Which blocks stayed of those that were given from the first level to the last. `labelling`: threads that set the labels.
-pub(super) fn kept(
+pub(super) fn kept<'l>(
     calls: &[Call],
     is_complete: bool,
     device: u8,
-    (levels, labelling): (&[Level], &BTreeSet<u32>),
+    (all_levels, stretch, labelling): (&'l [Level], &'l [Level], &BTreeSet<u32>),
     thresholds: &Thresholds,
 ) -> Option<Kept> {
     let known_from = if is_complete { 0 } else { calls.first()?.at };
-    let levels = &levels[levels.partition_point(|level| level.at < known_from)..];
+    let known = |levels: &'l [Level]| &levels[levels.partition_point(|level| level.at < known_from)..];
+    let levels = known(stretch);
     let (first, last) = (levels.first()?, levels.last()?);
     let steps = levels.len() - 1;
     let mut kept = Kept { steps, rise_bytes: last.bytes.saturating_sub(first.bytes), ..Kept::default() };
@@ -129,8 +135,13 @@ pub(super) fn kept(
     live.sort_unstable_by_key(|(_, call)| std::cmp::Reverse(call.at));
     // What was on its way at the beginning is on its way at the end, too: a block for a block of its size, of its own path before
     // those of others.
-    live.retain(|(_, call)| gone.get_mut(&call.bytes).is_none_or(|gone| !replaces_one_of_its_path(call, gone)));
-    live.retain(|(_, call)| gone.get_mut(&call.bytes).is_none_or(|gone| !replaces_any(gone)));
+    let mut keeps = |replaces: &dyn Fn(&Call, &mut Vec<Option<PathKey>>) -> bool, call: &Call| {
+        let is_kept = gone.get_mut(&call.bytes).is_none_or(|gone| !replaces(call, gone));
+        paths.entry(path_of(call)).or_default().replacing_blocks += u64::from(!is_kept);
+        is_kept
+    };
+    live.retain(|(_, call)| keeps(&replaces_one_of_its_path, call));
+    live.retain(|(_, call)| keeps(&|_, gone| replaces_any(gone), call));
     for (size, path) in gone.into_iter().flat_map(|(size, paths)| paths.into_iter().map(move |path| (size, path))) {
         kept.gone_bytes = kept.gone_bytes.saturating_add(size);
         match path {
@@ -146,7 +157,9 @@ pub(super) fn kept(
     // What the last step itself took may be its own.
     let outlived = live.iter().filter(|(step, _)| *step < steps).map(|(_, call)| *call);
     kept.outlived_bytes = given_back(calls, device, last.at, outlived);
-    sum_up(&mut kept, &mut paths, live.into_iter());
+    if let Some(path) = sum_up(&mut kept, &mut paths, live.into_iter()) {
+        kept.path.all_gone_blocks = all_gone_of(path, calls, device, known(all_levels), thresholds);
+    }
     let stayed = paths.iter().map(|(key, path)| (*key, (path.blocks, path.net_bytes()))).collect();
     kept.rising = Rising::of(calls, device, levels, &stayed, thresholds);
     Some(kept)
@@ -194,6 +207,7 @@ struct Path {
     least_bytes: u64,
     most_bytes: u64,
     returned_later_bytes: u64,
+    replacing_blocks: u64,
     gone_blocks: u64,
     gone_bytes: u64,
 }
@@ -208,7 +222,12 @@ impl Path {
     }
 }
 
-fn sum_up<'a>(kept: &mut Kept, paths: &mut BTreeMap<PathKey, Path>, live: impl Iterator<Item = (usize, &'a Call)>) {
+/// Sums up what stayed, and returns the path by which most did.
+fn sum_up<'a>(
+    kept: &mut Kept,
+    paths: &mut BTreeMap<PathKey, Path>,
+    live: impl Iterator<Item = (usize, &'a Call)>,
+) -> Option<PathKey> {
     let mut steps = BTreeSet::new();
     for (step, call) in live {
         steps.insert(step);
@@ -221,14 +240,17 @@ fn sum_up<'a>(kept: &mut Kept, paths: &mut BTreeMap<PathKey, Path>, live: impl I
     }
     kept.keeping_steps = steps.len();
     // Sessions that come and go hold much, and a leak beside them little: what came to stay counts.
-    let Some(((site, _), most)) = paths.iter().max_by_key(|(_, path)| (path.net_bytes(), path.bytes)) else { return };
+    let (key, most) = paths.iter().max_by_key(|(_, path)| (path.net_bytes(), path.bytes))?;
     kept.path = OfPath {
         blocks: most.blocks,
         bytes: most.bytes,
+        replacing_blocks: most.replacing_blocks,
+        all_gone_blocks: 0,
         block_bytes: (most.least_bytes == most.most_bytes).then_some(most.least_bytes),
         returned_later_bytes: most.returned_later_bytes,
         gone_blocks: most.gone_blocks,
         net_bytes: most.net_bytes(),
-        site: *site,
+        site: key.0,
     };
+    Some(*key)
 }

@@ -8,6 +8,7 @@ pub mod callers;
 pub mod coverage;
 pub mod device;
 pub mod distribution;
+mod earlier;
 pub mod evidence;
 pub mod facts;
 pub mod fit;

@@ -134,7 +134,8 @@ impl Rise {
             }
         };
         let stretch = &levels[levels.len() - trend.points.min(levels.len())..];
-        let kept = kept(calls, is_complete, device, (&of_commonest_sort(stretch), &labelling), thresholds)
+        let (all, judged) = (of_commonest_sort(&levels), of_commonest_sort(stretch));
+        let kept = kept(calls, is_complete, device, (&all, &judged, &labelling), thresholds)
             .filter(|kept| kept.steps as u64 >= thresholds.covered_steps);
         let gone_by_blocks = kept.as_ref().is_some_and(|kept| kept.was_given_back(limits.returned_share));
         let given_back_at_the_end = trend.rises()

@@ -103,7 +103,7 @@ fn growth_per_second(rule: &Rule, told: Told<'_>) -> Result<f64, String> {
             return "memory rose and fell too often to keep all of it, and fewer than five of the cycles that are kept follow each other"
                 .to_owned();
         }
-        "the run has fewer than five steps: labels (gpuoom_mark), backward passes of PyTorch, or cycles in which memory rises and falls"
+        "the run has fewer than five steps that the trace tells: labels (gpuoom_mark), backward passes of PyTorch by backward(), or cycles in which memory rises and falls"
             .to_owned()
     })
 }

@@ -289,6 +289,8 @@ thresholds! {
     replaced_share: f64 = 0.9, Share, "ours: a cache that grows frees the old block for each new one", ["live-leak"];
     /// Steps of which a block must stay for it to be more than a block that is replaced.
     keeping_steps: u64 = 3, Count, "ours", ["live-leak"];
+    /// Chance below which it is none that all earlier blocks of a place are gone, while the later ones stay.
+    all_gone_chance: f64 = 0.01, Share, "ours", ["live-leak"];
     /// Share of a run's stretches in which blocks of one origin must have come to be named as what stays.
     suspect_share: f64 = 0.5, Share, "ours", ["live-leak"];
     /// Share of a cycle's rise up to which what the program holds is its floor, where memory in use is read there.
@@ -357,6 +359,12 @@ thresholds! {
     equal_loads: u64 = 3, Count, "ours: a model has some block without its like, as of an embedding", ["oom-model-load"];
     /// Equal blocks of one line that may be a pile.
     pile_blocks: u64 = 16, Count, "ours", ["true-capacity"];
+    /// How many times the bytes of all else that lives the gradients of one pass take at most.
+    gradient_factor: f64 = 4.0, Number, "ours: weights of 1 byte, gradients of 4", ["true-capacity", "oom-first-backward"];
+    /// How many times these bytes the gradients and an optimizer's state take at most.
+    trained_factor: f64 = 16.0, Number, "ours: weights of 1 byte, a gradient, two averages and a copy of 4", ["live-leak"];
+    /// First gradients of backward passes from which on the first pass is over: several losses of one pass have one each.
+    begun_passes: u64 = 4, Count, "ours", ["oom-first-backward"];
     /// Floors behind the last backward pass from which on they are no parts of one pass that is under way.
     open_step_floors: u64 = 32, Count, "ours: a pass has about one for each layer", ["live-leak"];
     /// Share of what was held at a failure that is given back later, from which on the program was not done with it.

@@ -186,6 +186,9 @@ pub struct DeviceAnswer {
     /// Bytes that stayed more after each step where the run ends, where what stays rises there: a longer run needs more than
     /// [`DeviceAnswer::needs`] says. `None` where it was not seen to rise.
     pub grows_bytes_per_step: Option<u64>,
+    /// The same where the steps may be the parts of one load, which ends.
+    #[serde(skip)]
+    pub may_grow_bytes_per_step: Option<u64>,
     /// What is in use beside the program's blocks.
     pub overhead: Overhead,
     /// What is needed, by granule; empty where nobody can tell.

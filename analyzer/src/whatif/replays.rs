@@ -162,6 +162,7 @@ fn model(
         granularities.iter().map(|granularity| CardModel::new(*bytes, *granularity, *is_recorded, *beside, recorded))
     });
     let name = facts.map(|facts| facts.name.clone()).filter(|name| !name.is_empty());
+    let grows = grows(trace, known, device, &question.thresholds);
     let answer = DeviceAnswer {
         index: Some(device),
         name,
@@ -174,7 +175,8 @@ fn model(
         failures_in_pieces: 0,
         managed_bytes: 0,
         returned_to_pools_bytes: known.tracks.device(device).map_or(0, |track| track.done.returned_to_pools_bytes),
-        grows_bytes_per_step: grows(trace, known, device, &question.thresholds),
+        grows_bytes_per_step: grows.filter(|grows| !grows.may_be_a_load).map(|grows| grows.bytes_per_step),
+        may_grow_bytes_per_step: grows.filter(|grows| grows.may_be_a_load).map(|grows| grows.bytes_per_step),
         overhead,
         needs: Vec::new(),
         cards: Vec::new(),
@@ -191,19 +193,27 @@ fn virtual_card(trace: &TraceFile) -> Option<u64> {
     gpuoom_units::size(value).ok().filter(|bytes| *bytes > 0)
 }
 
+/// A rise where a run ends.
+#[derive(Clone, Copy)]
+struct Grows {
+    bytes_per_step: u64,
+    may_be_a_load: bool,
+}
+
 /// By how much what stays rises after each step where the run ends. What blocks inside of a cache hold counts as well: the cache shows
 /// that late.
-fn grows(trace: &TraceFile, known: &Replay, device: u8, thresholds: &Thresholds) -> Option<u64> {
+fn grows(trace: &TraceFile, known: &Replay, device: u8, thresholds: &Thresholds) -> Option<Grows> {
     let of_calls = || {
         let cycles = growth::cycles_of(known.tracks.device(device)?, thresholds);
         let growth = growth::of_device(known, device, &cycles, thresholds).filter(|growth| growth.significant)?;
-        Some(growth.per_cycle.bytes as u64)
+        Some(Grows { bytes_per_step: growth.per_cycle.bytes as u64, may_be_a_load: false })
     };
     let of_blocks = || {
         let stacks = Stacks::new(trace, known, &SymbolPlaces::default());
         let run = tensor_growth::Run { replay: known, stacks: &stacks, is_whole: trace.is_whole(), thresholds };
         let growth = TensorGrowth::of(&run, device, Until::End)?;
-        (growth.significant && !growth.may_be_a_load(thresholds)).then_some(growth.per_step.bytes as u64)
+        let may_be_a_load = growth.may_be_a_load(thresholds);
+        growth.significant.then_some(Grows { bytes_per_step: growth.per_step.bytes as u64, may_be_a_load })
     };
     of_calls().or_else(of_blocks)
 }

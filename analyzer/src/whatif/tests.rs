@@ -374,3 +374,18 @@ fn growth_inside_of_a_cache_is_growth() {
     };
     assert_eq!((grows(8 * MIB), grows(0)), (Some(8 * MIB), None));
 }
+
+/// What fills in cycles may be a load, which ends, or a cache, which a longer run fills further.
+#[test]
+fn what_may_be_a_load_may_go_on() {
+    let mut trace = TraceBuilder::new(MIB).device(0, "card", 16 * GIB);
+    let segment = 0x7f00_0000_0000;
+    trace.segment(segment, 8 * GIB);
+    for step in 0..40 {
+        trace.tensor(0, segment + step * 64 * MIB, 40 * MIB);
+        trace.tensor(0, segment + 7 * GIB, 32 * MIB);
+        trace.free_tensor(segment + 7 * GIB);
+    }
+    let answer = answer(&trace, Question::default());
+    assert_eq!((answer.grows_bytes_per_step, answer.may_grow_bytes_per_step), (None, Some(40 * MIB)));
+}

@@ -134,6 +134,20 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "live-leak",
         says: Says::Found(Possible),
+        also: &["true-capacity"],
+        story: "more and more blocks come with each step, and each goes when it is 20 steps old: none that lives is older",
+        scene: grow_old,
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Found(Possible),
+        also: &["true-capacity"],
+        story: "a round of 20 results was given back, and one of 80 does not fit",
+        scene: || rounds(&[20, 80]),
+    },
+    Labelled {
+        id: "live-leak",
+        says: Says::Found(Possible),
         also: &[],
         story: "blocks stay from step to step, and all go at once where the program ends: a clean-up",
         scene: || filled_and_given_back(true, 100_000_000),
@@ -352,6 +366,53 @@ pub(super) const TRACES: &[Labelled] = &[
         },
     },
 ];
+
+/// Steps that give more and more blocks of a library's, each of which goes 20 steps later, until the card is full.
+fn grow_old() -> Scene {
+    let mut program = of_library();
+    let mut live: Vec<(u64, Vec<u64>)> = Vec::new();
+    for step in 0..150 {
+        program.mark(&format!("step {step}"));
+        let old: Vec<u64> =
+            live.iter().filter(|(born, _)| born + 20 <= step).flat_map(|(_, blocks)| blocks.clone()).collect();
+        program.take(&old);
+        live.retain(|(born, _)| born + 20 > step);
+        live.push((step, (0..1 + step / 15).map(|_| program.give(64 * MIB)).collect()));
+    }
+    refused_when_full(program)
+}
+
+/// Results of a library's, one in each step, that are given back at the end of a round of so many; the last round is not over.
+fn rounds(rounds: &[u64]) -> Scene {
+    let mut program = of_library();
+    for (number, round) in rounds.iter().enumerate() {
+        let mut results = Vec::new();
+        for step in 0..*round {
+            program.mark(&format!("step {step}"));
+            let work = program.give(512 * MIB);
+            results.push(program.give(160 * MIB));
+            program.take(&[work]);
+        }
+        if number + 1 < rounds.len() {
+            program.take(&results);
+        }
+    }
+    refused_when_full(program)
+}
+
+fn of_library() -> Program {
+    let mut program = Program::new();
+    program.trace = program.trace.library("/opt/app/libworld.so", 0x1000, 1);
+    program.trace.site = 1;
+    program
+}
+
+/// 16 GiB of which nearly all is held: one more request for 4 GiB is refused.
+fn refused_when_full(mut program: Program) -> Scene {
+    let seq = program.trace.refuse(4 * GIB);
+    full(&mut program.trace, seq, 16 * GIB, 15 * GIB, GIB);
+    Scene { trace: program.trace }
+}
 
 /// Steps with a temporary of 64 MiB, of which 4 MiB each stay.
 pub(super) fn long(steps: u64) -> Scene {

@@ -73,8 +73,43 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Proven),
         also: FULL,
         story: "a load, a forward pass, and the backward pass fails",
+        scene: || before_backward().passes(BEGINS, MIB).gives(BACKWARD, 2, GIB).fails(BACKWARD, 5 * GIB),
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Found(Possible),
+        also: FULL,
+        story: "the same, and the pass was given its gradients: whether it is the first, nobody knows",
+        scene: || before_backward().gives(BACKWARD, 2, GIB).fails(BACKWARD, 5 * GIB),
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Found(Possible),
+        also: FULL,
+        story: "the same, and two passes had begun: one for each of two losses, or one behind the other",
         scene: || {
-            Run::new().gives(LOAD, 4, GIB).gives(FORWARD, 14, GIB).gives(BACKWARD, 2, GIB).fails(BACKWARD, 5 * GIB)
+            let run = before_backward().passes(BEGINS, MIB).passes(BEGINS, MIB);
+            run.gives(BACKWARD, 2, GIB).fails(BACKWARD, 5 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Not,
+        also: FULL,
+        story: "the tenth backward pass over one forward pass",
+        scene: || {
+            let run = (0..9).fold(before_backward(), |run, _| run.passes(BEGINS, MIB).passes(BACKWARD, GIB));
+            run.passes(BEGINS, MIB).gives(BACKWARD, 2, GIB).fails(BACKWARD, 5 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-first-backward",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "more lives of backward passes than one can have beside so little else",
+        scene: || {
+            let run = Run::new().gives(LOAD, 1, GIB).gives(FORWARD, 1, GIB).passes(BEGINS, MIB);
+            run.gives(BACKWARD, 18, GIB).fails(BACKWARD, 3 * GIB)
         },
     },
     Labelled {
@@ -92,8 +127,8 @@ pub(super) const TRACES: &[Labelled] = &[
         also: FULL,
         story: "the same, and on some ways nobody looked for Python's frames",
         scene: || {
-            let run = Run::new().gives(LOAD, 4, GIB).gives(UNSEEN, 1, GIB);
-            run.gives(FORWARD, 13, GIB).gives(BACKWARD, 2, GIB).fails(BACKWARD, 5 * GIB)
+            let run = Run::new().gives(LOAD, 4, GIB).gives(UNSEEN, 1, GIB).gives(FORWARD, 13, GIB);
+            run.passes(BEGINS, MIB).gives(BACKWARD, 2, GIB).fails(BACKWARD, 5 * GIB)
         },
     },
     Labelled {
@@ -257,12 +292,26 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-longest-batch",
         says: Says::Found(Probable),
         also: FULL,
-        story: "thirty batches of 1 GiB fit, and one of 3 does not",
+        story: "thirty batches of 1 GiB fit, and one of 3 does not, of which another layer had taken more than ever before",
+        scene: || batches_and(3 * GIB / 2).fails(FORWARD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::Not,
+        also: FULL,
+        story: "the same, and the other layer had taken no more than before: one layer is larger, and not the batch",
+        scene: || batches_and(GIB / 2).fails(FORWARD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::Found(Possible),
+        also: FULL,
+        story: "the first request of a batch says nothing of its other layers",
         scene: || trained(30).gives(OTHER, 18, GIB).fails(FORWARD, 3 * GIB),
     },
     Labelled {
         id: "oom-longest-batch",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: FULL,
         story: "the same, and other layers of that batch had their 3 GiB by the same way already",
         scene: || trained(30).gives(OTHER, 12, GIB).gives(FORWARD, 2, 3 * GIB).fails(FORWARD, 3 * GIB),
@@ -272,7 +321,7 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Probable),
         also: FULL,
         story: "each batch is longer than the last: the segments that stay rise with it, and no block stays",
-        scene: || longer_and_longer(30).gives(OTHER, 18, GIB).fails(FORWARD, 3 * GIB),
+        scene: || longer_and_longer(30).gives(OTHER, 18, GIB).passes(DEEPER, GIB).fails(FORWARD, 3 * GIB),
     },
     Labelled {
         id: "oom-longest-batch",
@@ -450,6 +499,8 @@ const VALIDATE: u32 = 32;
 const PREDICT: u32 = 33;
 const TOGETHER: u32 = 34;
 const AVERAGE: u32 = 35;
+/// Where the first gradient of a backward pass is made.
+const BEGINS: u32 = 36;
 
 /// Files and functions on the ways, innermost first, under the folder of installed packages where there is no `/` before them.
 const WAYS: &[(u32, &[(&str, &str)])] = &[
@@ -473,6 +524,7 @@ const MORE_WAYS: &[(u32, &[(&str, &str)])] = &[
     (PREDICT, &[CALL, ("/home/me/train.py", "predict"), NO_GRAD, ("/home/me/train.py", "main")]),
     (TOGETHER, &[("/home/me/train.py", "predict"), NO_GRAD, ("/home/me/train.py", "main")]),
     (AVERAGE, &[("/home/me/train.py", "average"), NO_GRAD, ("/home/me/train.py", "main")]),
+    (BEGINS, &[("torch/autograd/__init__.py", "_make_grads"), BACKWARD_CALL, ("/home/me/train.py", "train")]),
 ];
 const NO_GRAD: (&str, &str) = ("torch/utils/_contextlib.py", "no_grad");
 const BACKWARD_CALL: (&str, &str) = ("torch/autograd/__init__.py", "backward");
@@ -537,6 +589,13 @@ impl Run {
 
     /// No block comes by a way: PyTorch asks twice and raises an error, which ends the program.
     fn fails(mut self, site: u32, bytes: u64) -> Scene {
+        self = self.raises(site, bytes);
+        self.trace.end(process::EXITS, 1);
+        Scene { trace: self.trace }
+    }
+
+    /// The same, and the program catches it.
+    fn raises(mut self, site: u32, bytes: u64) -> Self {
         let used = self.next - SEGMENT;
         self.trace.site = site;
         for _ in 0..2 {
@@ -552,9 +611,8 @@ impl Run {
             in_gib(used),
             in_gib(HELD - used)
         );
-        self.trace.throws(THREAD, 0x5555_0000_1000, Some(&text));
-        self.trace.end(process::EXITS, 1);
-        Scene { trace: self.trace }
+        self.trace.throws(THREAD, 0x5555_0000_1000 + self.next, Some(&text));
+        self
     }
 }
 
@@ -565,7 +623,7 @@ fn longer_and_longer(steps: u64) -> Run {
         let held = HELD - (steps - step) * 20 * MIB;
         run.trace.alloc(0x80_0000_0000, GIB);
         run.trace.reserved(0, held + GIB);
-        run = run.passes(FORWARD, GIB / 2 + step * 20 * MIB).passes(BACKWARD, GIB / 2);
+        run = run.passes(DEEPER, GIB / 4).passes(FORWARD, GIB / 2 + step * 20 * MIB).passes(BACKWARD, GIB / 2);
         run.trace.free(0x80_0000_0000);
         run.trace.alloc(SEGMENT + held, 20 * MIB);
         run.trace.reserved(0, held + 20 * MIB);
@@ -573,7 +631,20 @@ fn longer_and_longer(steps: u64) -> Run {
     run
 }
 
-/// The same by the model's own line.
+/// Thirty steps, in each of which another layer takes half of what the first takes, and the beginning of one more.
+fn batches_and(other_bytes: u64) -> Run {
+    let run = (0..30).fold(Run::new().gives(STEP, 1, GIB), |run, _| {
+        run.passes(DEEPER, GIB / 2).passes(FORWARD, GIB).passes(BACKWARD, GIB)
+    });
+    run.gives(OTHER, 18, GIB).passes(DEEPER, other_bytes)
+}
+
+/// A model that is loaded, and a forward pass of it.
+fn before_backward() -> Run {
+    Run::new().gives(LOAD, 4, GIB).gives(FORWARD, 14, GIB)
+}
+
+/// Steps by the model's own line.
 fn stepped(steps: u64) -> Run {
     let run = Run::new().gives(STEP, 1, GIB);
     (0..steps).fold(run, |run, _| run.passes(DEEPER, GIB).passes(BACKWARD, GIB))
@@ -599,4 +670,35 @@ fn outputs_that_are_put_together_belong_on_the_host() {
     }
     let training = advice(trained(5).gives(OTHER, 18, GIB).fails(OTHER, 8 * GIB));
     assert!(training.contains("micro-batches") && !training.contains(".cpu()"), "{training}");
+}
+
+/// What an earlier pass took that failed lives on with its error: where that is kept, a smaller batch is no remedy.
+#[test]
+fn an_error_that_is_kept_keeps_what_its_pass_took() {
+    let of_second = |run: Run| {
+        let summary = crate::testing::summary(&run.fails(DEEPER, 4 * GIB).trace);
+        let is_it = |finding: &&crate::conclusion::finding::Finding| {
+            finding.id == "oom-first-forward" && finding.ooms.contains(&2)
+        };
+        let forward = summary.conclusion.findings.iter().find(is_it).map(|finding| finding.confidence);
+        let says = summary.conclusion.ladder.steps.iter().any(|step| step.fix.why.contains("str(error)"));
+        (forward, says)
+    };
+    let failed = || Run::new().gives(LOAD, 4, GIB).gives(FORWARD, 14, GIB).raises(DEEPER, 6 * GIB);
+    assert_eq!(of_second(failed().gives(FORWARD, 2, GIB)), (Some(Possible), true));
+    let alone =
+        crate::testing::summary(&Run::new().gives(LOAD, 4, GIB).gives(FORWARD, 16, GIB).fails(DEEPER, 4 * GIB).trace);
+    assert!(alone.conclusion.ladder.steps.iter().all(|step| !step.fix.why.contains("str(error)")));
+}
+
+/// Where a backward pass holds hardly an activation any more, fewer of them free nothing.
+#[test]
+fn activations_are_no_advice_where_gradients_are_held() {
+    let advises = |activations: u64| {
+        let run = Run::new().gives(LOAD, 10, GIB).gives(FORWARD, activations, GIB).passes(BEGINS, MIB);
+        let scene = run.gives(BACKWARD, 10 - activations, GIB).fails(BACKWARD, 5 * GIB);
+        let steps = crate::testing::summary(&scene.trace).conclusion.ladder.steps;
+        steps.iter().any(|step| step.fix.why.contains("activation checkpointing"))
+    };
+    assert_eq!([advises(8), advises(1)], [true, false]);
 }

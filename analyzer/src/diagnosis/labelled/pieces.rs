@@ -11,6 +11,7 @@ use crate::testing::{GIB, MIB, THREAD, TraceBuilder};
 const SEGMENT: u64 = 0x7f00_0000_0000;
 const PIECE: u64 = 128 * MIB;
 const WORK: u32 = 3;
+const BACKWARD: u32 = 4;
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
@@ -37,19 +38,47 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::First(Probable),
         also: &[],
         story: "44 equal tensors of one line, of which none is gone, fill the card: parts of what is needed, or what was forgotten",
-        scene: || equal_tensors(|_, _| ()),
+        scene: || equal_tensors(|_, _, _| ()),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
+        story: "the same, and one more came by that line before them and is gone: those that live may have been forgotten since",
+        scene: || {
+            equal_tensors(|trace, address, number| {
+                if number == 0 {
+                    comes_and_goes(trace, address)
+                }
+            })
+        },
     },
     Labelled {
         id: "true-capacity",
         says: Says::First(Proven),
         also: &[],
-        story: "the same, and one more came by that line and is gone",
+        story: "the same, and one came by that line in their midst and is gone",
         scene: || {
-            equal_tensors(|trace, address| {
-                trace.tensor(0, address, 512 * MIB);
-                trace.free_tensor(address);
+            equal_tensors(|trace, address, number| {
+                if number == 20 {
+                    comes_and_goes(trace, address)
+                }
             })
         },
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Probable),
+        also: &[],
+        story: "40 equal gradients live beside 3.5 GiB of all else: of one backward pass they can't be",
+        scene: || gradients(40),
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::First(Proven),
+        also: &[],
+        story: "22 gradients live beside as much: their weights",
+        scene: || gradients(22),
     },
 ];
 
@@ -83,12 +112,40 @@ fn in_pieces(before: impl Fn(&mut TraceBuilder)) -> Scene {
     refused(trace, 2 * GIB, [30 * 640 * MIB, 30 * 768 * MIB])
 }
 
-fn equal_tensors(before: impl Fn(&mut TraceBuilder, u64)) -> Scene {
+fn comes_and_goes(trace: &mut TraceBuilder, address: u64) {
+    trace.tensor(0, address, 512 * MIB);
+    trace.free_tensor(address);
+}
+
+/// So many equal gradients, and other tensors of the program's that fill the card.
+fn gradients(number: u64) -> Scene {
+    let mut trace = program();
+    let folder = "/usr/lib/python3/dist-packages/torch/autograd";
+    trace.code(2, &format!("{folder}/graph.py"), "_engine_run_backward");
+    trace.code(3, &format!("{folder}/__init__.py"), "backward");
+    trace.stack(BACKWARD, &[0x7000_0040], &[PythonFrame { code: 2, line: 8 }, PythonFrame { code: 3, line: 9 }]);
+    trace.segment(SEGMENT, 47 * 512 * MIB);
+    // Others of different sizes: no pile.
+    let others = (0..2 * (47 - number)).map(|other| (WORK, if other % 2 == 0 { 257 * MIB } else { 255 * MIB }));
+    let mut next = SEGMENT;
+    for (site, bytes) in (0..number).map(|_| (BACKWARD, 512 * MIB)).chain(others) {
+        trace.site = site;
+        trace.tensor(0, next, bytes);
+        next += bytes;
+    }
+    trace.site = 0;
+    refused(trace, 2 * GIB, [47 * 512 * MIB, 47 * 512 * MIB])
+}
+
+/// `beside`: what else comes by that line before each of them.
+fn equal_tensors(beside: impl Fn(&mut TraceBuilder, u64, u64)) -> Scene {
     let mut trace = program();
     trace.segment(SEGMENT, 44 * 512 * MIB);
     trace.site = WORK;
-    before(&mut trace, SEGMENT);
-    (0..44).for_each(|number| _ = trace.tensor(0, SEGMENT + number * 512 * MIB, 512 * MIB));
+    for number in 0..44 {
+        beside(&mut trace, SEGMENT + number * 512 * MIB, number);
+        trace.tensor(0, SEGMENT + number * 512 * MIB, 512 * MIB);
+    }
     trace.site = 0;
     refused(trace, 2 * GIB, [44 * 512 * MIB, 44 * 512 * MIB])
 }

@@ -51,6 +51,13 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || scene(&Shown { history: false, ..HALF_USED }, None),
     },
     Labelled {
+        id: "caching-fragmentation",
+        says: Says::First(Probable),
+        also: &["true-capacity"],
+        story: "a third of the segments is unused, all of it for this stream and size, and only with what was free as much as was asked for",
+        scene: || scene(&Shown { used: 640 * MIB, request: 5800 * MIB, ..HALF_USED }, None),
+    },
+    Labelled {
         id: "true-capacity",
         says: Says::First(Proven),
         also: &[],

@@ -166,7 +166,21 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-longest-batch",
         says: Says::First(Probable),
         also: &[],
-        story: "24 steps of batches that differ, as labels say, and then the same place asks for 15 GiB",
+        story: "24 steps of batches that differ, as labels say, a longer input, and then the same place asks for 15 GiB",
+        scene: || batches_of(24, TOO_MUCH, Some(1), None, Some(90 * MIB)),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::Not,
+        also: &[],
+        story: "the same, and the input was as long as before: one layer is larger, and not the batch",
+        scene: || batches_of(24, TOO_MUCH, Some(1), None, Some(50 * MIB)),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::First(Possible),
+        also: &[],
+        story: "the first request of a batch says nothing of the others",
         scene: || batches(24, TOO_MUCH, Some(1)),
     },
     Labelled {
@@ -195,7 +209,7 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Not,
         also: &[],
         story: "24 steps of batches that differ, of which one had asked for as much, and been refused",
-        scene: || batches_of(24, TOO_MUCH, Some(1), Some(TOO_MUCH - MIB)),
+        scene: || batches_of(24, TOO_MUCH, Some(1), Some(TOO_MUCH - MIB), None),
     },
     Labelled {
         id: "oom-eval-accumulation",
@@ -222,15 +236,22 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-eval-batch",
         says: Says::Found(Probable),
         also: &[],
-        story: "the first batch behind the label asks for more than all training did",
-        scene: || first_eval(TOO_MUCH),
+        story: "the first batch behind the label asks for more than all training did, which a label names, too",
+        scene: || first_eval(TOO_MUCH, "train step"),
+    },
+    Labelled {
+        id: "oom-eval-batch",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same behind labels that name no training: a solver is validated, too",
+        scene: || first_eval(TOO_MUCH, "iteration"),
     },
     Labelled {
         id: "oom-eval-batch",
         says: Says::Not,
         also: &[],
         story: "the first batch behind the label asks for less",
-        scene: || first_eval(100 * MIB),
+        scene: || first_eval(100 * MIB, "train step"),
     },
 ];
 
@@ -301,11 +322,12 @@ fn optimizer(steps: u64, states: u64, label: Option<&str>) -> Scene {
 
 /// Steps of batches that differ. `site` is the call site that asks last, where labels and call sites tell of batches.
 fn batches(count: u64, largest: u64, site: Option<u32>) -> Scene {
-    batches_of(count, largest, site, None)
+    batches_of(count, largest, site, None, None)
 }
 
-/// The same, where one in the middle asks for so much, too, and does without.
-fn batches_of(count: u64, largest: u64, site: Option<u32>, refused: Option<u64>) -> Scene {
+/// The same, where one in the middle asks for so much, too, and does without, and where each begins with an input of 50 MiB, the last one
+/// with one of so much.
+fn batches_of(count: u64, largest: u64, site: Option<u32>, refused: Option<u64>, input: Option<u64>) -> Scene {
     let mut program = python();
     if site.is_some() {
         program.trace =
@@ -320,10 +342,21 @@ fn batches_of(count: u64, largest: u64, site: Option<u32>, refused: Option<u64>)
         if let Some(refused) = refused.filter(|_| step == count / 2) {
             program.trace.refuse(refused);
         }
+        let own = input.map(|_| of_input(&mut program, 50 * MIB));
         program.step(200 * MIB + step % 5 * 40 * MIB);
+        program.take(&own.into_iter().collect::<Vec<_>>());
     }
+    input.into_iter().for_each(|bytes| _ = of_input(&mut program, bytes));
     program.trace.site = site.unwrap_or(0);
     ends(program, largest)
+}
+
+/// An input of a batch, from a place of its own.
+fn of_input(program: &mut Program, bytes: u64) -> u64 {
+    let site = std::mem::replace(&mut program.trace.site, 2);
+    let input = program.give(bytes);
+    program.trace.site = site;
+    input
 }
 
 /// What fails in the end would never have fitted.
@@ -343,10 +376,13 @@ fn evaluation(keeps: bool, label: Option<&str>) -> Scene {
     ends(program, 16 * GIB - 100 * MIB)
 }
 
-fn first_eval(asked: u64) -> Scene {
+fn first_eval(asked: u64, label: &str) -> Scene {
     let mut program = python();
     program.load();
-    (0..6).for_each(|_| program.step(200 * MIB));
+    for _ in 0..6 {
+        program.mark(label);
+        program.step(200 * MIB);
+    }
     program.mark("eval");
     program.keep(250 * MIB);
     ends(program, asked)

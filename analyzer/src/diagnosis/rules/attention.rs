@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::labels::number_behind;
+use crate::diagnosis::labels::{count_up, number_behind};
 use crate::evidence::torch_snapshot::Frame;
 use crate::judgement::check::{Basis, Check, Confidence};
 use crate::replay::tracks::calls::What;
@@ -103,8 +103,12 @@ fn largest_by_length(case: &Case<'_>, failure: &Failure<'_>) -> Vec<(u64, u64)> 
     let marks: Vec<&Mark> = case.replay.tracks.marks.listed().iter().collect();
     let window = case.replay.tracks.calls.before(around.calls_before + 1);
     let mut by_rest = BTreeMap::<String, BTreeMap<u64, u64>>::new();
-    for (index, mark) in marks.iter().enumerate() {
-        let Some(length) = number_behind(&mark.label, "seq") else { continue };
+    let numbered: Vec<_> = marks.iter().map(|mark| number_behind(&mark.label, "seq")).collect();
+    if count_up(numbered.iter().flatten()) {
+        return Vec::new();
+    }
+    for ((index, mark), length) in marks.iter().enumerate().zip(numbered) {
+        let Some(length) = length else { continue };
         let until = marks.get(index + 1).map_or(u64::MAX, |next| next.calls_before).min(around.calls_before + 1);
         let numbered = (window.from..).zip(&window.calls);
         let inside = numbered.filter(|(number, _)| (mark.calls_before..until).contains(number));

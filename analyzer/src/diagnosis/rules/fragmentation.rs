@@ -182,7 +182,7 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     }
     // Who gets nothing out of the cache is served by none of its pieces.
     if case.asked_by_another(failure).is_none() {
-        in_pieces(sums, case, failure, check);
+        in_pieces(sums, usable, case, failure, check);
     }
     check.note_by(sums.basis(), sums.disagreement.is_some(), || sums.disagreement.clone().unwrap_or_default());
     if sums.told == Told::SnapshotLater {
@@ -209,8 +209,9 @@ fn unless_it_had_fitted(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure
     );
 }
 
-/// In which pieces the unused memory lay; and what only a snapshot of the failure shows: for whom.
-fn in_pieces(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+/// In which pieces the unused memory lay; and what only a snapshot of the failure shows: for whom. `free_bytes`: what of free memory could
+/// serve the request.
+fn in_pieces(sums: &TorchSums<'_>, free_bytes: u64, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     // Memory can go from one place of an expandable segment to another only in whole pages.
     let are_small = sums.pieces.is_some_and(|pieces| pieces.largest_bytes < SEGMENT_BYTES);
     check.part(if are_small { "small pieces" } else { "pieces" });
@@ -246,12 +247,16 @@ fn in_pieces(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, check
     check.note_by(Basis::Given, others > 0, || {
         format!("{} of it are in blocks of other streams, pools, or sizes", size(others))
     });
-    check.unless(moment.usable_bytes < sums.tried.bytes, || {
-        format!(
-            "only {} of them were for this stream, pool and size: the rest is no fragment",
-            size(moment.usable_bytes)
-        )
-    });
+    let of_request = moment.usable_bytes.saturating_add(free_bytes);
+    if others > 0 {
+        check.unless(of_request < sums.tried.bytes, || {
+            format!(
+                "only {} of them were for this stream, pool and size, which is too little even with what was free: the rest is no \
+                 fragment",
+                size(moment.usable_bytes)
+            )
+        });
+    }
     check.unless(moment.largest_usable_bytes >= sums.tried.bytes.max(1), || {
         format!("one unused block of {} would have held the request", size(moment.largest_usable_bytes))
     });

@@ -19,6 +19,10 @@ use crate::words::size;
 const POOL: &str =
     "which code asks: a function on the way to the call that names it (--symbols, where names are missing)";
 
+/// What would tell whether an earlier pass that failed is kept.
+const KEPT_EXCEPTION: &str = "whether the exception of an earlier error is kept, as in a variable or a list: its traceback keeps the tensors of \
+                              the pass that failed (keep str(error) instead)";
+
 pub(super) const RULES: &[Rule] = &[
     failure("oom-model-load", oom_model_load),
     failure("oom-first-forward", oom_first_forward),
@@ -46,6 +50,9 @@ fn is(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             shape.judge(facts, check);
             if shape.is_of_a_moment() {
                 unless_it_piles_up(case, failure, check);
+                if !check.is_over() {
+                    unless_an_error_is_kept(case, failure, Confidence::Possible, check);
+                }
             }
             unless_in_pieces(shape, case, failure, check);
             its_own_doing(failure, check);
@@ -105,6 +112,20 @@ fn unless_it_piles_up(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
         check.at_most(Confidence::Probable);
         check.would_settle("whether the blocks that became more before the failure are needed (see live-leak)");
     }
+}
+
+/// Where an error had come before, and as much as was missing lives of passes that began before it, that error may keep it: its traceback
+/// holds the frames of the pass that failed, and they the tensors.
+pub(super) fn unless_an_error_is_kept(case: &Case<'_>, failure: &Failure<'_>, at_most: Confidence, check: &mut Check) {
+    let told = facts(case, failure).and_then(|facts| facts.told.as_ref());
+    let since = told.and_then(|told| told.since_an_error).zip(failure.shortfall_bytes());
+    let Some(((number, bytes), _)) = since.filter(|((_, bytes), missing)| bytes >= missing) else { return };
+    check.at_most(at_most);
+    check.part("since an error");
+    check.note(true, || {
+        format!("{} of forward passes live, at least some of it since before the error #{number}", size(bytes))
+    });
+    check.would_settle(KEPT_EXCEPTION);
 }
 
 /// Memory runs out while weights are uploaded.

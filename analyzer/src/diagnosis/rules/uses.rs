@@ -7,13 +7,14 @@ use super::attention::{self, exponent};
 use super::capacity::AFTER_A_RELEASE;
 use super::{Rule, failure, training_state};
 use crate::diagnosis::case::{Case, Failure};
-use crate::diagnosis::labels::number_behind;
+use crate::diagnosis::labels::{Numbered, count_up, number_behind};
 use crate::diagnosis::on_card::Alone;
 use crate::judgement::check::{Check, Confidence, Holds, Known};
 use crate::passes::fragmentation::saturate;
 use crate::passes::libraries::Libraries;
 use crate::replay::census::Census;
 use crate::replay::tracks::calls::{Call, What};
+use crate::replay::tracks::marks::Mark;
 use crate::replay::tracks::series::Turn;
 use crate::software::Program;
 use crate::thresholds::{Unit, share};
@@ -150,6 +151,10 @@ fn fixed_vs_activation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     let points = peaks_by_batch(case, failure, &turns, most);
     let Some(exponent) = exponent(&points, 2) else {
         check.must(Holds::Unknown("a run with another batch size: whether that part grows with it"), String::new);
+        if numbers_of_batches(case, failure).iter().any(|(_, batch)| batch.is_some()) {
+            // They count the batches, and say nothing of their size.
+            check.at_most(Confidence::Possible);
+        }
         return;
     };
     let batches: Vec<String> = points.iter().map(|(batch, _)| batch.to_string()).collect();
@@ -166,17 +171,25 @@ fn fixed_vs_activation(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
 /// Batch sizes that labels name, each with the peak above the floor until the next label. Steps compare where their labels
 /// differ in nothing else; the one that failed has not reached its peak.
 fn peaks_by_batch(case: &Case<'_>, failure: &Failure<'_>, turns: &[Turn], floor: u64) -> Vec<(u64, u64)> {
-    let marks: Vec<_> = case.labels_before(failure).collect();
+    let marks = numbers_of_batches(case, failure);
+    if count_up(marks.iter().filter_map(|(_, batch)| batch.as_ref())) {
+        return Vec::new();
+    }
     let mut by_rest = BTreeMap::<String, BTreeMap<u64, u64>>::new();
     for pair in marks.windows(2) {
-        let Some(batch) = number_behind(&pair[0].label, "batch") else { continue };
-        let inside = turns.iter().filter(|turn| (pair[0].at..pair[1].at).contains(&turn.at));
+        let (mark, Some(batch)) = &pair[0] else { continue };
+        let inside = turns.iter().filter(|turn| (mark.at..pair[1].0.at).contains(&turn.at));
         let Some(peak) = inside.map(|turn| turn.bytes).max().filter(|peak| *peak > floor) else { continue };
-        let known = by_rest.entry(batch.rest).or_default().entry(batch.number).or_default();
+        let known = by_rest.entry(batch.rest.clone()).or_default().entry(batch.number).or_default();
         *known = (peak - floor).max(*known);
     }
     let most = by_rest.into_values().max_by_key(BTreeMap::len).unwrap_or_default();
     most.into_iter().collect()
+}
+
+/// The labels before a failure, with the number of a batch in each.
+fn numbers_of_batches<'a>(case: &Case<'a>, failure: &Failure<'_>) -> Vec<(&'a Mark, Option<Numbered>)> {
+    case.labels_before(failure).map(|mark| (mark, number_behind(&mark.label, "batch"))).collect()
 }
 
 /// Many pieces of work, each with large temporary blocks.

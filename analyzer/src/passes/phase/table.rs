@@ -235,6 +235,13 @@ pub(crate) fn is_without_gradients(frame: &Frame) -> bool {
     is_one_of(frame, CONTEXTS, WITHOUT_GRADIENTS)
 }
 
+/// Whether `torch.autograd` makes the first gradient of a pass there, and not the engine what it runs.
+pub(in crate::passes) fn begins_a_backward_pass(frames: &[Frame]) -> bool {
+    let has = |file: &str, functions: &[&str]| frames.iter().any(|frame| is_one_of(frame, file, functions));
+    has("torch/autograd/__init__.py", &["backward", "grad"])
+        && !has("torch/autograd/graph.py", &["_engine_run_backward"])
+}
+
 /// Whether a frame makes an optimizer's state.
 pub(in crate::passes) fn makes_state(frame: &Frame) -> bool {
     STATE.iter().any(|(folder, functions)| is_one_of(frame, folder, functions))

@@ -16,11 +16,18 @@ const FRAMES: &str = "which phases had been before: on some ways to PyTorch's bl
 /// What would tell how often a forward pass had been.
 const PASSES: &str =
     "whether a backward pass had been before: no block came from a forward pass that a function of PyTorch names";
+/// What would tell the first backward pass over a forward pass from a later one.
+const WHICH_PASS: &str = "whether another backward pass over the same forward pass came before it (retain_graph, gradients of gradients, several losses)";
+/// What would tell a longer batch from a larger layer.
+const WHAT_GREW: &str =
+    "whether the batch is longer, or one layer asks for more: what else the step asked for before it";
 const OLDER_MODELS: &str =
     "whether what was loaded before is still needed: a list or a dict of older models keeps them";
 const ARE_WEIGHTS: &str = "whether what is loaded there are weights: data in buffers of a module, and a model on the card that is converted, take the same way";
 const OTHER_BLOCKS: &str = "what the other blocks are for: their lines (WHO HOLDS)";
 const WHAT_KEEPS: &str = "whether gradients are wanted there: without torch.no_grad() each pass keeps what a backward pass would need, as long as its result lives";
+const NO_PASS: &str =
+    "what asks for it: no forward pass of a module, but what the evaluation does with its results or inputs";
 const EARLIER_BATCH: &str =
     "whether what was given by the same way was of an earlier batch, or of other layers of this one";
 const RESTART: &str = "a restart: failing again at the same data supports this, and refutes a leak";
@@ -246,9 +253,28 @@ fn first_backward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Chec
     check.unless(has_trained, || {
         "a step of an optimizer had been on the GPU, or a forward pass behind an earlier backward pass".to_owned()
     });
+    is_the_first(told, facts, check);
     live(told, check);
     is_much(told.live_bytes(&[Phase::Forward, Phase::Backward]), told, facts, check);
     is_most(told.live_bytes(&TRAINING), told, facts, check);
+}
+
+/// Several backward passes may go over one forward pass (`retain_graph`, a penalty on gradients): each begins with a first gradient, unless
+/// it was given one.
+fn is_the_first(told: &OfBlocks, facts: &Facts, check: &mut Check) {
+    check.unless(told.begun_backward >= facts.thresholds.begun_passes, || {
+        format!(
+            "{} had begun before it",
+            count(told.begun_backward.saturating_sub(1), "backward pass", "backward passes")
+        )
+    });
+    check.unless(told.gradients_of_many_passes(&facts.thresholds).is_some(), || {
+        "what backward passes brought and lives is more than the gradients of one".to_owned()
+    });
+    if told.begun_backward != 1 {
+        check.at_most(Confidence::Possible);
+        check.would_settle(WHICH_PASS);
+    }
 }
 
 fn optimizer(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
@@ -326,9 +352,30 @@ fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
         )
     });
     unless_more_stays(facts, check);
+    match told.grown_ways(phase) {
+        None | Some((0, _)) => {
+            check.at_most(Confidence::Possible);
+            check.would_settle(WHAT_GREW);
+        }
+        Some((ways, grown)) => {
+            check.unless(grown == 0, || {
+                format!(
+                    "of {} that brought inputs or activations in this step, none brought a larger one than before",
+                    other_ways(ways)
+                )
+            });
+            check.note(grown > 0, || {
+                format!("of {} that brought inputs or activations in this step, {grown} brought a larger one than ever before", other_ways(ways))
+            });
+        }
+    }
     live(told, check);
     check.at_most(Confidence::Probable);
     check.would_settle(RESTART);
+}
+
+fn other_ways(ways: u64) -> String {
+    count(ways, "other call path", "other call paths")
 }
 
 /// How a function that is called like an evaluation's shows that it is none.
@@ -437,6 +484,11 @@ fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     check.unless(!told.is_in_a_pass && (again || piles_up(told, facts)), || {
         "no forward pass asks for it, but what puts the results of many batches together".to_owned()
     });
+    // What an evaluation computes of its results is no batch of it.
+    if !told.is_in_a_pass {
+        check.at_most(Confidence::Possible);
+        check.would_settle(NO_PASS);
+    }
     live(told, check);
     check.at_most(Confidence::Probable);
 }

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::cycles::Cycles;
 pub(crate) use super::labels::ends_the_load;
+use super::labels::names_a_batch;
 use super::of_blocks::OfBlocks;
 use super::paths::{Named, Thing};
 use super::repetition::Repetition;
@@ -84,6 +85,8 @@ pub struct Facts {
     pub marked: Option<Marked>,
     /// Ticks of the first label that says the same as the last.
     pub phase_since: Option<u64>,
+    /// Whether a label before it names a batch, or a phase that a training has.
+    pub names_a_training: bool,
     /// What the way to the call names.
     pub path: Vec<Named>,
     /// What PyTorch's blocks tell, where they do.
@@ -161,6 +164,11 @@ impl Facts {
             at: oom.at,
             thread: oom.thread,
             held_bytes: around.held_bytes,
+            names_a_training: tracks
+                .marks
+                .listed()
+                .iter()
+                .any(|mark| mark.at <= oom.at && names_a_training(&mark.label)),
             phase_since: tracks.marks.listed().iter().find(|mark| same(&mark.label)).map(|mark| mark.at),
             path: Vec::new(),
             told: None,
@@ -247,12 +255,34 @@ impl Facts {
         all.map(super::cycles::Cycle::largest_request_bytes).max().unwrap_or(0)
     }
 
+    /// The other call paths of the cycle that failed which were given blocks before, and how many of them were given a larger one than ever
+    /// before: a longer batch makes each of its activations larger.
+    pub fn grown_paths(&self) -> (usize, usize) {
+        let began = self.cycles.open_from.at;
+        let mut largest: FxHashMap<u32, [u64; 2]> = FxHashMap::default();
+        let given =
+            self.calls.iter().filter(|call| call.what == What::Given && call.site != 0 && call.site != self.site);
+        for call in given {
+            let known = &mut largest.entry(call.site).or_default()[usize::from(call.at > began)];
+            *known = call.bytes.max(*known);
+        }
+        let again = || largest.values().filter(|[before, now]| *before > 0 && *now > 0);
+        (again().count(), again().filter(|[before, now]| now > before).count())
+    }
+
     /// The largest request that was refused before it and after the first cycle began; nothing where none was.
     pub fn largest_refused_before(&self) -> Option<u64> {
         let (from, until) = (self.cycles_began_at(), self.cycles.open_from.at);
         let refused = self.calls.iter().filter(|call| call.what == What::Refused && (from..=until).contains(&call.at));
         refused.map(|call| call.bytes).max()
     }
+}
+
+/// Whether a label names a batch, or a phase that a training has and nothing else.
+fn names_a_training(label: &str) -> bool {
+    let phase =
+        Phase::of(label).is_some_and(|phase| matches!(phase, Phase::Forward | Phase::Backward | Phase::Optimizer));
+    phase || names_a_batch(label)
 }
 
 /// What lives at a failure of the call paths that rise up to it.

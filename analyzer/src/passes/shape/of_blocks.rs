@@ -101,6 +101,10 @@ pub struct OfBlocks {
     came: Vec<(Option<Phase>, Came)>,
     /// Backward passes that were over.
     backward_passes: u64,
+    /// First gradients of backward passes, of `backward` and of `grad`: one for each pass that was not given its gradients.
+    pub begun_backward: u64,
+    /// The most blocks of a backward pass of one size that live and came by one way.
+    pub equal_gradients: u64,
     /// Whether forward passes came that are not of the program's own function for an evaluation, before the last backward pass.
     pub trains_elsewhere: bool,
     /// Whether the last forward pass before a backward pass came by the program's own function for an evaluation: it is a part of a step.
@@ -155,6 +159,8 @@ impl OfBlocks {
                 .iter()
                 .any(|(_, came)| phases.is_of_evaluation(came.site) && phases.in_model(came.site).is_some()),
             backward_passes,
+            begun_backward: begun_backward(&came, phases),
+            equal_gradients: equal_gradients(rows, all, phases),
             trains_elsewhere: trains_elsewhere(&came, phases),
             evaluates_for_backward: evaluates_for_backward(replay, oom, phases),
             is_whole: phases.is_open() && all.iter().all(looked),
@@ -220,14 +226,38 @@ impl OfBlocks {
         self.same_way.iter().any(|came| last.is_some_and(|last| came.first < last))
     }
 
-    /// The largest block that had come by the way that failed before the step that failed, where its beginning is known.
-    pub fn largest_before_step(&self, phase: Phase) -> Option<u64> {
+    /// Ordinal of the last block before the step that failed, where its beginning is known.
+    fn step_began(&self, phase: Phase) -> Option<u64> {
         let last = |phase: Phase| last_of(phase, &self.came);
-        let began = match phase {
+        match phase {
             Phase::Forward => last(Phase::Optimizer).max(last(Phase::Backward)),
             _ => last(Phase::Optimizer),
-        };
-        let began = began?;
+        }
+    }
+
+    /// The other ways of the step that failed by which its inputs or forward passes had brought blocks before, and how many of them brought
+    /// a larger one than ever before: a longer batch makes each of its activations larger.
+    pub fn grown_ways(&self, phase: Phase) -> Option<(u64, u64)> {
+        let began = self.step_began(phase)?;
+        let is_other = |came: &&Came| !self.same_way.iter().any(|same| same.site == came.site);
+        let is_of_a_batch = |phase: &Option<Phase>| matches!(phase, None | Some(Phase::Forward | Phase::Data));
+        let of_batches = self.came.iter().filter(|(phase, _)| is_of_a_batch(phase)).map(|(_, came)| came);
+        let again = of_batches.filter(is_other).filter(|came| came.first <= began && came.last > began);
+        Some(again.fold((0, 0), |(all, grown), came| (all + 1, grown + u64::from(came.largest_at > began))))
+    }
+
+    /// What a backward pass brought and lives, where no weights that live can have so many gradients: those of one pass are as large as the
+    /// weights, times the bytes of an element in which they may be wider.
+    pub fn gradients_of_many_passes(&self, thresholds: &Thresholds) -> Option<u64> {
+        let gradients = self.live_bytes(&[Phase::Backward]);
+        let others = self.all_bytes().saturating_sub(gradients);
+        let is_more = gradients as f64 > thresholds.gradient_factor * others as f64;
+        (is_more && self.equal_gradients >= thresholds.pile_blocks).then_some(gradients)
+    }
+
+    /// The largest block that had come by the way that failed before the step that failed, where its beginning is known.
+    pub fn largest_before_step(&self, phase: Phase) -> Option<u64> {
+        let began = self.step_began(phase)?;
         self.same_way.iter().filter_map(|came| came.largest_until(began)).max()
     }
 
@@ -251,6 +281,23 @@ impl OfBlocks {
 /// Ordinal of the last block that came in a phase.
 fn last_of(wanted: Phase, came: &[(Option<Phase>, Came)]) -> Option<u64> {
     came.iter().filter(|(phase, _)| *phase == Some(wanted)).map(|(_, came)| came.last).max()
+}
+
+/// The blocks that `torch.autograd` made as the first gradients of its passes, and not in what the engine runs.
+fn begun_backward(came: &[(Option<Phase>, Came)], phases: &OfSites<'_>) -> u64 {
+    let of_backward = came.iter().filter(|(phase, _)| *phase == Some(Phase::Backward));
+    let begins = |came: &Came| table::begins_a_backward_pass(&phases.stacks().of(came.site).frames);
+    of_backward.filter(|(_, came)| begins(came)).map(|(_, came)| came.blocks).sum()
+}
+
+/// The most blocks of a backward pass of one size that live and came by one way.
+fn equal_gradients(rows: &Rows, all: &[Came], phases: &OfSites<'_>) -> u64 {
+    let is_equal = |row: &&Row| {
+        let largest = all.iter().find(|came| came.site == row.site).map_or(0, |came| came.largest_bytes);
+        u128::from(largest) * u128::from(row.blocks) == row.bytes
+    };
+    let of_backward = rows.iter().filter(|row| phases.phase(row.site) == Some(Phase::Backward));
+    of_backward.filter(is_equal).map(|row| row.blocks).max().unwrap_or(0)
 }
 
 /// The largest block of forward and backward passes. What the program's own evaluation takes in a forward pass counts until the last
@@ -295,7 +342,7 @@ fn live(rows: &Rows, phases: &OfSites<'_>) -> Vec<Live> {
     sums
 }
 
-/// The line whose blocks are all of one size, all live, and most of what does.
+/// The line whose blocks are all of one size, none of them gone since the oldest that lives came, and most of what lives.
 fn pile(rows: &Rows, all: &[Came], phases: &OfSites<'_>, thresholds: &Thresholds) -> Option<OfPlace> {
     let held = rows.iter().fold(0, |sum: u128, row| sum + row.bytes);
     let mut lines: Vec<(OfPlace, u64)> = Vec::new();
@@ -304,7 +351,7 @@ fn pile(rows: &Rows, all: &[Came], phases: &OfSites<'_>, thresholds: &Thresholds
     for row in rows.iter().filter(|row| may_pile_up(phases.phase(row.site))) {
         let Some(came) = all.iter().find(|came| came.site == row.site) else { continue };
         let is_equal = u128::from(came.largest_bytes) * u128::from(row.blocks) == row.bytes;
-        let Some(known) = phases.stacks().call_site(row.site).filter(|_| is_equal && came.blocks == row.blocks) else {
+        let Some(known) = phases.stacks().call_site(row.site).filter(|_| is_equal && none_gone_since(row, came)) else {
             continue;
         };
         let label = known.label_with_line().unwrap_or_else(|| known.label.clone());
@@ -318,6 +365,12 @@ fn pile(rows: &Rows, all: &[Came], phases: &OfSites<'_>, thresholds: &Thresholds
         line.blocks >= thresholds.pile_blocks && share(line.bytes, saturate(held)) >= thresholds.dominant_share
     };
     lines.into_iter().map(|(line, _)| line).find(is_pile)
+}
+
+/// Whether none of a site's blocks is gone that came since the oldest of those which live.
+fn none_gone_since(row: &Row, came: &Came) -> bool {
+    let before = u64::from(row.first_nth.saturating_sub(1));
+    came.blocks.saturating_sub(before) == row.blocks
 }
 
 /// Whether a call site outside of all phases gave a block for each of several passes.

@@ -152,6 +152,10 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
         check.would_settle(unsettled);
     }
     may_be_meant(trend.stood_level, rise.are_pieces, check);
+    if trend.slope.low <= 0.0 {
+        check.at_most(Confidence::Possible);
+        check.would_settle(STEADY);
+    }
     if (trend.points as u64) < thresholds.stretch_cycles {
         check.at_most(Confidence::Probable);
         check.would_settle("a longer run: the trend rests on few cycles");
@@ -161,6 +165,10 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
         check.would_settle(SEGMENTS);
     }
 }
+
+/// Where the interval of a rate reaches to nothing.
+pub const STEADY: &str =
+    "a longer run: whether what stays rises at all where it ends is not sure (the interval of its rate begins at 0)";
 
 /// What would tell a leak from what is put together.
 const PIECES: &str = "whether these are the pieces of one whole, as their label is called after: those of a model or of data are meant to stay";
@@ -189,6 +197,26 @@ const OLDER: &str = "which call paths the older blocks came by that were given b
 const LATER: &str =
     "whether what stays is given back later: most blocks of that call path that outlived their step were";
 
+/// What would tell a leak from longer rounds and from more that lives at once.
+pub const GIVEN_BACK_AT_LAST: &str = "whether what stays is given back at last, as all was that had come to stay there before: more of it at \
+                                      once, or for longer, rises like this, too";
+
+/// What went of it in other sizes, as a part of a sentence.
+fn less(gone_bytes: u64) -> String {
+    match gone_bytes {
+        0 => String::new(),
+        bytes => format!(", less {} of older ones that went", size(bytes)),
+    }
+}
+
+/// Those that are no more than there were before, as a part of a sentence.
+pub fn in_place_of_others(blocks: u64) -> String {
+    match blocks {
+        0 => String::new(),
+        blocks => format!(", beside {blocks} in the place of others that went"),
+    }
+}
+
 /// What rises must be blocks that stay, and not one that is replaced by a larger one, or a window that moves.
 fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Check) {
     let step = rise.by.step();
@@ -207,7 +235,7 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
         false => "what rises are blocks in place of others that were given back, and not more of them".to_owned(),
     });
     let path = &kept.path;
-    let comes_and_goes = match path.returned_later_bytes > path.bytes {
+    let comes_and_goes = match path.returned_later_bytes > path.bytes || path.all_gone_blocks > 0 {
         true => Holds::Unknown(LATER),
         false => Holds::No,
     };
@@ -221,13 +249,25 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
     check.must(true, || {
         let each = path.block_bytes.map_or_else(String::new, |bytes| format!(" of {} each", size(bytes)));
         format!(
-            "{} blocks{each} by one call path stay of the last {} {step}s: {} of {}",
+            "{} blocks{each} by one call path stay of the last {} {step}s{}: {} of {}{}",
             path.blocks,
             kept.steps,
+            in_place_of_others(path.replacing_blocks),
             size(path.bytes),
-            size(kept.bytes)
+            size(kept.bytes),
+            less(path.bytes.saturating_sub(path.net_bytes))
         )
     });
+    if path.all_gone_blocks > 0 {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            format!(
+                "all {} blocks of that path that came before the oldest of those which live, and outlived their {step}, were given back",
+                path.all_gone_blocks
+            )
+        });
+        check.would_settle(GIVEN_BACK_AT_LAST);
+    }
     check.note(kept.managed_bytes > 0, || format!("{} of it may lie in RAM", size(kept.managed_bytes)));
     if kept.path_share() < thresholds.dominant_share {
         check.at_most(Confidence::Probable);

@@ -11,7 +11,7 @@ use crate::passes::shape::cycles::Cycle;
 use crate::passes::trend::{Point, Trend};
 use crate::replay::tracks::calls::What;
 use crate::thresholds::share;
-use crate::words::{percent, size};
+use crate::words::{count, percent, size};
 
 /// What names the phase; without that it is a guess. A label of another phase refutes it.
 fn in_phase(facts: &Facts, phase: Phase, check: &mut Check) {
@@ -194,6 +194,20 @@ pub(super) fn longest_batch(facts: &Facts, check: &mut Check) {
     must_be_named(facts.says_batch(), check);
     unless_more_stays(facts, check);
     check.unless(facts.phase() == Some(Phase::Evaluation), || "a label says evaluation".to_owned());
+    match facts.grown_paths() {
+        (0, _) => {
+            check.at_most(Confidence::Possible);
+            check.would_settle(
+                "whether the batch is longer, or one request of it: other call paths in that cycle that came before",
+            );
+        }
+        (paths, grown) => check.unless(grown == 0, || {
+            format!(
+                "{} had asked in this cycle, and none of them for more than ever before",
+                count(paths as u64, "other call path", "other call paths")
+            )
+        }),
+    }
     check.would_settle("a restart: failing again at the same data supports this, and refutes a leak");
     if facts.are_segments {
         check.at_most(Confidence::Probable);
@@ -275,6 +289,10 @@ pub(super) fn eval_batch(facts: &Facts, check: &mut Check) {
     check.must(!is_marked || facts.since_mark.main.is_empty(), || {
         "no cycle of that phase had been completed".to_owned()
     });
+    if is_marked && !facts.names_a_training {
+        check.at_most(Confidence::Possible);
+        check.would_settle("whether a model was trained before: no label names a batch or a phase of a training");
+    }
     unless_more_stays(facts, check);
     check.at_most(Confidence::Probable);
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::chosen::{Chosen, points};
 use super::run::{Run, held_at};
+use crate::passes::earlier::all_gone;
 use crate::passes::growth::Rate;
 use crate::passes::phase::{Phase, Where};
 use crate::passes::trend::Trend;
@@ -15,6 +16,7 @@ use crate::symbols::key::label_with_line;
 use crate::symbols::own::is_own;
 use crate::symbols::plumbing::begins_a_process;
 use crate::symbols::{Frame, FrameKind, Stacks};
+use crate::thresholds::Thresholds;
 use crate::words::{clean, count, size};
 
 /// Lines that are listed.
@@ -44,8 +46,14 @@ pub struct LineGrowth {
     /// All of it came in backward passes and in an optimizer's step, by the functions on the ways to it.
     #[serde(skip)]
     pub is_of_trained: bool,
+    /// All of it came where a module is made.
+    #[serde(skip)]
+    pub is_of_modules: bool,
     /// Of its blocks, those that were given back between the first and the last step.
     pub freed_blocks: u64,
+    /// Where all is gone that came before the oldest of its blocks that live: how many of that it held after one step.
+    #[serde(skip)]
+    pub all_gone_blocks: u64,
     /// The way that most of it came by.
     pub stack: Vec<Frame>,
 }
@@ -158,8 +166,8 @@ struct Line {
 impl Rising {
     /// By the call sites whose blocks become more over the last stretch; `now`: what is the case at its end.
     pub(super) fn of(run: &Run<'_>, chosen: &Chosen<'_>, now: &Moment) -> Self {
-        let rising = rising_of(run, chosen, &growing_sites(chosen, now, Fate::Stays));
-        let of_turning = rising_of(run, chosen, &growing_sites(chosen, now, Fate::TurnsOver));
+        let rising = rising_of(run, chosen, now, &growing_sites(chosen, now, Fate::Stays));
+        let of_turning = rising_of(run, chosen, now, &growing_sites(chosen, now, Fate::TurnsOver));
         let turning_sites: BTreeSet<u32> = of_turning.iter().flat_map(|(_, sites)| sites).copied().collect();
         let mut turning: Vec<_> = of_turning.into_iter().map(|(line, _)| line).collect();
         let turning_bytes = turning.iter().fold(0, |sum: u64, line| sum.saturating_add(line.total_bytes));
@@ -182,10 +190,10 @@ impl Rising {
 }
 
 /// The growth of the lines of these sites, those first that grew most.
-fn rising_of(run: &Run<'_>, chosen: &Chosen<'_>, sites: &[u32]) -> Vec<(LineGrowth, Vec<u32>)> {
+fn rising_of(run: &Run<'_>, chosen: &Chosen<'_>, now: &Moment, sites: &[u32]) -> Vec<(LineGrowth, Vec<u32>)> {
     let mut rising: Vec<(LineGrowth, Vec<u32>)> = Vec::new();
     for (label, line) in by_line(run.stacks, sites) {
-        rising.extend(grown(run, chosen, label, &line).map(|grown| (grown, line.sites)));
+        rising.extend(grown(run, chosen, now, label, &line).map(|grown| (grown, line.sites)));
     }
     rising.sort_by_key(|(line, _)| std::cmp::Reverse((line.total_bytes, line.bytes)));
     rising
@@ -261,7 +269,7 @@ fn by_line(stacks: &Stacks<'_>, sites: &[u32]) -> BTreeMap<String, Line> {
 }
 
 /// The growth of a line, if it goes on to the last step.
-fn grown(run: &Run<'_>, chosen: &Chosen<'_>, label: String, line: &Line) -> Option<LineGrowth> {
+fn grown(run: &Run<'_>, chosen: &Chosen<'_>, now: &Moment, label: String, line: &Line) -> Option<LineGrowth> {
     let levels: Vec<SiteLevel> =
         chosen.steps.iter().map(|step| sum(line.sites.iter().filter_map(|site| step.of_site(*site)))).collect();
     let numbered = chosen.steps.iter().zip(&levels).map(|(step, level)| (step.number, level.bytes));
@@ -276,9 +284,22 @@ fn grown(run: &Run<'_>, chosen: &Chosen<'_>, label: String, line: &Line) -> Opti
         blocks: last.blocks,
         floors_bytes: levels.iter().map(|level| level.bytes).collect(),
         is_of_trained: line.sites.iter().all(|site| is_of_trained(run, *site)),
+        is_of_modules: line.sites.iter().all(|site| makes_a_module(run, *site)),
         freed_blocks: line.sites.iter().map(|site| freed(chosen, *site)).sum(),
+        all_gone_blocks: all_gone_of(chosen, now, line, &levels, run.thresholds),
         stack: line.sites.first().map(|site| run.stacks.of(*site).frames).unwrap_or_default(),
     })
+}
+
+/// As [`LineGrowth::all_gone_blocks`]: those that a step's end saw outlived that step, and only the most that one saw are surely others
+/// than those of the next. `levels`: what the line held after each step.
+fn all_gone_of(chosen: &Chosen<'_>, now: &Moment, line: &Line, levels: &[SiteLevel], thresholds: &Thresholds) -> u64 {
+    let rows = now.of.iter().flat_map(|one| &one.rows).filter(|row| line.sites.contains(&row.site));
+    let (oldest, live) = rows.fold((u64::MAX, 0), |(oldest, live), row| (oldest.min(row.first), live + row.blocks));
+    let before = chosen.steps.iter().zip(levels).filter(|(step, _)| step.entered < oldest);
+    let earlier = before.map(|(_, level)| level.blocks).max().unwrap_or(0);
+    let given = levels.iter().map(|level| level.given).max().unwrap_or(0);
+    all_gone(earlier, live, given.max(live + earlier), thresholds)
 }
 
 /// Whether a call site lies in a backward pass or in an optimizer's step.
@@ -290,6 +311,17 @@ fn is_of_trained(run: &Run<'_>, site: u32) -> bool {
         Some(Phase::Backward) => !frames.iter().find(|frame| frame.kind == FrameKind::Python).is_some_and(is_a_hook),
         _ => false,
     }
+}
+
+/// Whether a call site lies where a module of PyTorch's is made, or brought to the card.
+fn makes_a_module(run: &Run<'_>, site: u32) -> bool {
+    let frames = run.stacks.of(site).frames;
+    let is_made = |frame: &Frame| {
+        let is_module = |path: &str| path.starts_with("torch/nn/modules/");
+        frame.package_path.as_deref().is_some_and(is_module)
+            && frame.function.as_deref().is_some_and(|name| name.ends_with("__init__"))
+    };
+    frames.iter().any(is_made) || Where::of(&frames, false).is_some_and(|way| way.phase == Phase::Load)
 }
 
 /// Whether a frame is the program's own, and no backward pass of a function that it wrote itself.

@@ -291,6 +291,12 @@ impl TensorGrowth {
         share(self.rising_bytes, u64::try_from(self.total_bytes).unwrap_or(0)).min(1.0)
     }
 
+    /// Share of the rise that those of the listed lines make up.
+    pub fn lines_share_of(&self, is_one: impl Fn(&LineGrowth) -> bool) -> f64 {
+        let bytes = self.all_lines().filter(|line| is_one(line)).map(|line| line.total_bytes);
+        share(bytes.fold(0, u64::saturating_add), u64::try_from(self.total_bytes).unwrap_or(0)).min(1.0)
+    }
+
     /// The same with lines whose blocks become more, while most of the older ones are given back.
     pub fn turning_share(&self) -> f64 {
         let all = self.rising_bytes.saturating_add(self.turning_bytes);
@@ -334,11 +340,19 @@ impl TensorGrowth {
         }
     }
 
-    /// Whether what rises is of backward passes and of an optimizer's step, and nothing else by enough to be worth a word.
+    /// Whether what rises is of backward passes and of an optimizer's step, and nothing else by enough to be worth a word; and whether
+    /// all else that lives can be the weights that it belongs to.
     pub fn is_of_trained_parameters(&self, thresholds: &Thresholds) -> bool {
         let others = self.rising_bytes.saturating_sub(self.rising_trained_bytes);
+        let may_be_weights = self.floors.last().map_or(0, |last| last.bytes.saturating_sub(self.rising_trained_bytes));
         share(self.rising_trained_bytes, self.rising_bytes) >= thresholds.dominant_share
             && others < thresholds.leak_total_bytes
+            && self.rising_trained_bytes as f64 <= thresholds.trained_factor * may_be_weights as f64
+    }
+
+    /// Whether most of what rises are parts of modules that the program makes: a model that grows.
+    pub fn is_of_modules(&self, thresholds: &Thresholds) -> bool {
+        self.lines_share_of(|line| line.is_of_modules) >= thresholds.dominant_share
     }
 
     /// How far the last stretch goes back: `120 backward passes`.

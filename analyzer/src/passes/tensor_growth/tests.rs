@@ -1,9 +1,11 @@
 use gpuoom_trace::payload::PythonFrame;
 use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record};
 
+use crate::judgement::check::Confidence;
 use crate::passes::tensor_growth::{Cut, TensorGrowth};
 use crate::passes::trend::Course;
 use crate::testing::{GIB, MIB, TraceBuilder, json, summary};
+use crate::thresholds::Thresholds;
 
 const SEGMENT: u64 = 0x7f00_0000_0000;
 const KEPT: u64 = SEGMENT + 4 * GIB;
@@ -223,4 +225,85 @@ fn what_goes_behind_the_last_block_of_all_was_not_given_back() {
     (0..48).for_each(|step| _ = trace.free_tensor(KEPT + step * 80 * MIB));
     let growth = growth(&trace).unwrap();
     assert_eq!((growth.course, growth.significant), (Course::Rises, true), "{growth:?}");
+}
+
+/// Whether a finding of a leak asks for something, and the growth.
+fn asks(trace: &TraceBuilder, what: &str) -> (bool, TensorGrowth) {
+    let summary = summary(trace);
+    let found = summary.conclusion.findings.iter().find(|finding| finding.id == "live-leak").expect("a rise");
+    let asks = found.missing.iter().any(|reading| reading.contains(what));
+    assert!(!asks || found.confidence == Confidence::Possible, "{found:?}");
+    (asks, summary.facts.tensor_growth[0].clone())
+}
+
+/// A round of results was given back, and the next is longer.
+#[test]
+fn what_was_all_given_back_before_may_be_given_back_again() {
+    let of_rounds = |first: u64| {
+        let mut trace = program();
+        for step in 0..first + 120 {
+            mark(&mut trace, &format!("step {step}"));
+            from(&mut trace, 2, SEGMENT, GIB);
+            from(&mut trace, 1, KEPT + step * 80 * MIB, 80 * MIB);
+            trace.free_tensor(SEGMENT);
+            if step + 1 == first {
+                (0..first).for_each(|step| _ = trace.free_tensor(KEPT + step * 80 * MIB));
+            }
+        }
+        let (asks, growth) = asks(&trace, "is given back at last");
+        (asks, growth.lines[0].all_gone_blocks > 0)
+    };
+    assert_eq!([of_rounds(0), of_rounds(16)], [(false, false), (true, true)]);
+}
+
+/// Modules that are made on the card, more and more of them: a model may be meant to grow.
+#[test]
+fn modules_that_are_made_may_be_a_model_that_grows() {
+    let mut trace = labelled(48);
+    trace.code(3, "/usr/lib/python3/dist-packages/torch/nn/modules/linear.py", "Linear.__init__");
+    let made = |code| [PythonFrame { code, line: 108 }, PythonFrame { code: 1, line: 38 }];
+    let asks = |trace: &TraceBuilder| asks(trace, "a model that grows");
+    assert!(!asks(&trace).0);
+    trace.stack(1, &[0x10], &made(3));
+    trace.stack(3, &[0x30], &made(3));
+    let (asks, growth) = asks(&trace);
+    assert!(asks && growth.is_of_modules(&Thresholds::default()), "{growth:?}");
+}
+
+/// Pass after pass over one forward pass: nothing but the first gradient comes by a line of Python between them.
+#[test]
+fn backward_passes_that_follow_each_other_are_steps() {
+    let mut trace = program();
+    let folder = "/usr/lib/python3/dist-packages/torch/autograd";
+    trace.code(3, &format!("{folder}/__init__.py"), "_make_grads").code(
+        4,
+        &format!("{folder}/__init__.py"),
+        "backward",
+    );
+    let line = |code| PythonFrame { code, line: 9 };
+    trace.stack(4, &[0x40], &[line(3), line(4), line(1)]);
+    trace.stack(5, &[0x50], &[]);
+    for pass in 0..40 {
+        from(&mut trace, 4, SEGMENT, MIB);
+        from(&mut trace, 5, KEPT + pass * 80 * MIB, 80 * MIB);
+        trace.free_tensor(SEGMENT);
+    }
+    let growth = growth(&trace).unwrap();
+    assert_eq!((growth.by, growth.significant, growth.steps), (Cut::BackwardPasses, true, 39), "{growth:?}");
+    // Two losses of one pass have a first gradient each.
+    let mut trace = program();
+    trace.code(3, &format!("{folder}/__init__.py"), "_make_grads").code(
+        4,
+        &format!("{folder}/__init__.py"),
+        "backward",
+    );
+    trace.stack(4, &[0x40], &[line(3), line(4), line(1)]);
+    for pass in 0..40 {
+        from(&mut trace, 4, SEGMENT, MIB);
+        from(&mut trace, 4, SEGMENT + MIB, MIB);
+        from(&mut trace, 2, KEPT + pass * 80 * MIB, 80 * MIB);
+        (0..2).for_each(|loss| _ = trace.free_tensor(SEGMENT + loss * MIB));
+    }
+    let growth = summary(&trace).facts.tensor_growth[0].clone();
+    assert_eq!((growth.by, growth.steps), (Cut::BackwardPasses, 40), "{growth:?}");
 }

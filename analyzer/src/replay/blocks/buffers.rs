@@ -54,7 +54,8 @@ impl Replay {
         let (size_bytes, entered, site) = (record.requested, self.events, record.site);
         self.blocks.buffers.insert(record.address, memory);
         let name = NameNumber::NONE;
-        let given = Given { address: memory, size_bytes, entered, site, device, allocator, name, slot: 0, purpose };
+        let given =
+            Given { address: memory, size_bytes, entered, site, nth: 0, device, allocator, name, slot: 0, purpose };
         self.blocks.give(given, record, &self.sites);
         Some(device)
     }

@@ -48,9 +48,9 @@ pub(super) struct AllCame {
 }
 
 impl AllCame {
-    /// A block was given out.
+    /// A block was given out; returns how many came by its site, 0 where those are not followed.
     #[inline]
-    pub(super) fn note(&mut self, given: &Given) {
+    pub(super) fn note(&mut self, given: &Given) -> u32 {
         match self.by_site.get_mut(&given.site) {
             Some(known) => {
                 known.last = given.entered;
@@ -63,13 +63,14 @@ impl AllCame {
                         (known.largest_bytes, known.largest_at) = (given.size_bytes, given.entered);
                     }
                 }
+                u32::try_from(known.blocks).unwrap_or(0)
             }
             None => self.first(given),
         }
     }
 
     #[cold]
-    fn first(&mut self, given: &Given) {
+    fn first(&mut self, given: &Given) -> u32 {
         self.is_cut |= self.by_site.len() >= MOST_SITES;
         if !self.is_cut {
             let Given { site, entered, size_bytes: largest_bytes, .. } = *given;
@@ -85,6 +86,7 @@ impl AllCame {
             };
             self.by_site.insert(site, first);
         }
+        u32::from(!self.is_cut)
     }
 
     /// How many sites there are.
@@ -114,15 +116,15 @@ mod tests {
             size_bytes,
             entered,
             site: 7,
+            nth: 0,
             device: 0,
             allocator: 0,
             name: NameNumber::NONE,
             slot: 0,
             purpose: Purpose::Unknown,
         };
-        for (at, bytes) in [(10, 4), (20, 6), (30, 5), (40, 9), (50, 9)] {
-            all.note(&given(at, bytes));
-        }
+        let nth = [(10, 4), (20, 6), (30, 5), (40, 9), (50, 9)].map(|(at, bytes)| all.note(&given(at, bytes)));
+        assert_eq!(nth, [1, 2, 3, 4, 5]);
         let came = all.now().unwrap()[0];
         assert_eq!((came.first, came.last, came.blocks), (10, 50, 5));
         assert_eq!((came.largest_bytes, came.largest_blocks), (9, 2));

@@ -56,6 +56,8 @@ pub struct Given {
     pub entered: u64,
     /// Call site, 0 where it is not known.
     pub site: u32,
+    /// How many blocks of PyTorch's had come by that site, this one counted.
+    pub nth: u32,
     /// Device, as recorded; a pool's is that of the memory in which it lies, where that is known.
     pub device: u8,
     /// Number of the allocator.
@@ -236,9 +238,8 @@ impl Blocks {
         let slot = self.devices[place].steps.slot(given.site, sites);
         let given = Given { slot, ..given };
         self.segments.lies_in(&given);
-        if self.torch == Some(given.allocator) {
-            self.came.note(&given);
-        }
+        let nth = if self.torch == Some(given.allocator) { self.came.note(&given) } else { 0 };
+        let given = Given { nth, ..given };
         let old = self.allocators[usize::from(given.allocator)].live.insert(given.address, given);
         if let Some(old) = old {
             let place = self.place_of(old.device);
@@ -370,7 +371,8 @@ impl Replay {
             _ => {
                 let (address, size_bytes, entered, site) = (record.address, record.requested, self.events, record.site);
                 let (purpose, name) = (Purpose::Unknown, NameNumber::NONE);
-                let given = Given { address, size_bytes, entered, site, device, allocator, name, slot: 0, purpose };
+                let given =
+                    Given { address, size_bytes, entered, site, nth: 0, device, allocator, name, slot: 0, purpose };
                 self.blocks.give(given, record, &self.sites);
             }
         }

@@ -75,6 +75,8 @@ pub struct Row {
     pub blocks: u64,
     /// Ordinal (in the replay) of the record of the earliest.
     pub first: u64,
+    /// The number of that one among all blocks of PyTorch's that came by this site, 0 where it is not known.
+    pub first_nth: u32,
 }
 
 /// All blocks of an allocator, by the sites' numbers.
@@ -119,16 +121,17 @@ impl OfAllocator {
 
 /// Blocks by call site, by the sites' numbers.
 pub(super) fn rows<'a>(blocks: impl Iterator<Item = &'a Given>) -> Rows {
-    let mut sites: FxHashMap<(u32, Purpose, NameNumber), (u128, u64, u64)> = FxHashMap::default();
-    for given in blocks {
-        let (bytes, number, first) =
-            sites.entry((given.site, given.purpose, given.name)).or_insert((0, 0, given.entered));
-        *bytes += u128::from(given.size_bytes);
-        *number += 1;
-        *first = given.entered.min(*first);
+    let mut sites: FxHashMap<(u32, Purpose, NameNumber), Row> = FxHashMap::default();
+    for Given { site, purpose, name, entered, nth, size_bytes, .. } in blocks.copied() {
+        let first = Row { site, purpose, name, bytes: 0, blocks: 0, first: entered, first_nth: nth };
+        let row = sites.entry((site, purpose, name)).or_insert(first);
+        row.bytes += u128::from(size_bytes);
+        row.blocks += 1;
+        if entered < row.first {
+            (row.first, row.first_nth) = (entered, nth);
+        }
     }
-    let row = |((site, purpose, name), (bytes, blocks, first))| Row { site, purpose, name, bytes, blocks, first };
-    let mut rows: Rows = sites.into_iter().map(row).collect();
+    let mut rows: Rows = sites.into_values().collect();
     rows.sort_unstable();
     rows
 }

@@ -226,7 +226,8 @@ impl Replay {
                 self.blocks.pool(allocator).names_left_out += u64::from(name.is_left_out());
                 let (address, size_bytes, entered, site) = (record.address, record.requested, self.events, record.site);
                 let (device, purpose) = (record.device, Purpose::Unknown);
-                let given = Given { address, size_bytes, entered, site, device, allocator, name, slot: 0, purpose };
+                let given =
+                    Given { address, size_bytes, entered, site, nth: 0, device, allocator, name, slot: 0, purpose };
                 self.blocks.pool_gives(given, record, &self.sites)
             }
             _ => None,

@@ -3,6 +3,7 @@
 use crate::conclusion::Summary;
 use crate::passes::growth::{Growth, OfPlace, RunsOut, Suspect};
 use crate::passes::rise::By;
+use crate::passes::shape::run::in_place_of_others;
 use crate::passes::tensor_growth::{Cut, TensorGrowth};
 use crate::report::apart::way_behind;
 use crate::report::page::{Page, Paint};
@@ -135,11 +136,12 @@ fn describe(growth: &Growth, ran_out: bool) -> String {
         ));
     } else if let Some((most, caller)) = growth.most_by.as_ref().and_then(|most| Some((most, most.caller.as_ref()?))) {
         text.push_str(&format!(
-            "; of what came over the last {}, {} ({}) by {} lived at the last of them",
+            "; of what came over the last {}, {} ({}) by {} lived at the last of them{}",
             count(most.steps as u64, step, &format!("{step}s")),
             count(most.blocks, "block", "blocks"),
             size(most.bytes),
             clean(caller),
+            in_place_of_others(most.replacing_blocks),
         ));
     }
     text

@@ -220,12 +220,17 @@ fn write_needs(page: &mut Page, device: &DeviceAnswer) {
 
 /// How long a run the sizes are good for.
 fn for_this_length(device: &DeviceAnswer) -> String {
-    match device.grows_bytes_per_step {
-        Some(bytes) => format!(
+    match (device.grows_bytes_per_step, device.may_grow_bytes_per_step) {
+        (Some(bytes), _) => format!(
             "They hold for this run's length only: where it ends, what stays still grows, by {} after each step; a longer run needs more.",
             size(bytes)
         ),
-        None => "They hold for a run as long as this one.".to_owned(),
+        (None, Some(bytes)) => format!(
+            "They hold for a run as long as this one: where it ends, what stays still grows, by {} after each step; if that is no load that \
+             ends, a longer run needs more.",
+            size(bytes)
+        ),
+        (None, None) => "They hold for a run as long as this one.".to_owned(),
     }
 }
 

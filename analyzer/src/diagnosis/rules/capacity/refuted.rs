@@ -136,7 +136,7 @@ fn rises_in_few_steps(case: &Case<'_>, failure: &Failure<'_>) -> Option<String> 
     })
 }
 
-/// Many equal blocks that one line of the program asked for, of which none was given back: parts of what the program needs look like
+/// Many equal blocks that one line of the program asked for, none of them given back since the oldest that lives came: parts of what the program needs look like
 /// this, and so does what it forgot.
 pub(super) fn by_a_pile(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let told = shapes::facts(case, failure).and_then(|facts| facts.told.as_ref());
@@ -148,13 +148,17 @@ pub(super) fn by_a_pile(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         check.at_most(Confidence::Probable);
         check.would_settle(UNSEEN);
     }
-    let since = told.and_then(|told| told.since_an_error).zip(failure.shortfall_bytes());
-    if let Some(((number, bytes), _)) = since.filter(|((_, bytes), missing)| bytes >= missing) {
+    shapes::unless_an_error_is_kept(case, failure, Confidence::Probable, check);
+    if let Some(gradients) = told.and_then(|told| told.gradients_of_many_passes(failure.thresholds)) {
         check.at_most(Confidence::Probable);
+        check.part("gradients");
         check.note(true, || {
-            format!("{} of forward passes live by ways that some of it came by before the error #{number}", size(bytes))
+            format!(
+                "{} came in backward passes and live: more than the gradients of all that may be weights",
+                size(gradients)
+            )
         });
-        check.would_settle(KEPT_EXCEPTION);
+        check.would_settle(KEPT_GRADIENTS);
     }
     let Some(pile) = told.and_then(|told| told.pile.as_ref()) else {
         // Without any part each of them may be meant.
@@ -164,7 +168,7 @@ pub(super) fn by_a_pile(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     check.part("pile");
     check.note(true, || {
         let (blocks, bytes, label) = (count(pile.blocks, "tensor", "tensors"), size(pile.bytes), clean(&pile.label));
-        format!("{blocks} of one size by {label}, of which none was given back: {bytes}")
+        format!("{blocks} of one size by {label} live, and none of that place was given back since the oldest of them came: {bytes}")
     });
     check.would_settle(EQUAL);
 }
@@ -173,9 +177,8 @@ pub(super) fn by_a_pile(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
 const UNSEEN: &str =
     "whether one line keeps many tensors that are not needed (WHO HOLDS), which was not looked for at this failure";
 
-/// What would tell whether an earlier pass that failed is kept.
-const KEPT_EXCEPTION: &str = "whether the exception of an earlier error is kept, as in a variable or a list: its traceback keeps the tensors of \
-                              the pass that failed (keep str(error) instead)";
+/// What would tell whether the gradients of many passes are needed.
+const KEPT_GRADIENTS: &str = "whether the gradients of earlier passes are needed, and what keeps them: a list, or p.grad that is taken and not copied to the host";
 
 /// What would tell whether what piles up is needed.
 const EQUAL: &str = "whether the program still needs all of its equal tensors: the code at the line that asks for them";

@@ -201,6 +201,7 @@ fn the_first_batch_of_an_evaluation() {
     let fails = |label: Option<&str>, bytes: u64, pause: bool| {
         let mut program = Program::new();
         program.load();
+        label.into_iter().for_each(|_| program.mark("train"));
         (0..6).for_each(|_| program.step(200 * MIB));
         if pause {
             program.pause();

@@ -33,6 +33,8 @@ const LEAST_CYCLES: u64 = 5;
 /// The function of PyTorch that runs a step's backward pass, and makes the first gradient of it. Not `grad` beside it: by that a program
 /// asks for gradients inside a step, as meta-learning and penalties do, several times in each.
 const BACKWARD: (&str, &str) = ("torch/autograd/__init__.py", "backward");
+/// The function that runs the engine, since PyTorch 2.2.
+const ENGINE: (&str, &str) = ("torch/autograd/graph.py", "_engine_run_backward");
 /// The class of PyTorch by which a function that was written in Python runs backwards: what it computes again, as activation
 /// checkpointing does, ends no pass.
 const INSIDE: &str = "BackwardCFunction.";
@@ -54,6 +56,8 @@ enum Way {
     NotKnown,
     /// In the functions that begin a backward pass.
     Backward,
+    /// The same, where they make the first gradient of one, and not in what that runs.
+    Begins,
     Elsewhere,
 }
 
@@ -109,6 +113,10 @@ impl Recent {
     fn push(&mut self, site: u32) {
         self.sites[self.next % RECENT] = site;
         self.next = self.next.wrapping_add(1);
+    }
+
+    fn last(&self) -> u32 {
+        self.sites[self.next.wrapping_sub(1) % RECENT]
     }
 
     /// Puts those of now in order, the last one first.
@@ -216,7 +224,12 @@ impl Steps {
         let slot = usize::from(given.slot);
         match self.slots[slot].way {
             Way::NotKnown => {}
-            Way::Backward => {
+            way @ (Way::Backward | Way::Begins) => {
+                // Its first gradient again, with other blocks behind the one before: the next pass over the same graph.
+                let is_again = (self.in_backward.thread, self.in_backward.site) == (thread, given.site);
+                if way == Way::Begins && self.in_backward.is_inside && is_again && self.recent.last() != given.site {
+                    self.leaves_backward(at, rows_left);
+                }
                 if !self.in_backward.is_inside {
                     self.recent.begin_backward();
                 }
@@ -394,20 +407,18 @@ fn rows(levels: impl Iterator<Item = (u32, Level)>) -> Vec<SiteLevel> {
 
 fn way(site: u32, sites: &Sites) -> Way {
     let Some(way) = sites.way(site).filter(|_| sites.looked_for_python(site)) else { return Way::NotKnown };
-    let mut codes = way.python().filter_map(|frame| sites.code(frame.code)).peekable();
-    match codes.peek().is_none() {
+    let codes: Vec<&CodeName> = way.python().filter_map(|frame| sites.code(frame.code)).collect();
+    let has =
+        |file: &str, function: &str| codes.iter().any(|code| code.file.ends_with(file) && code.function == function);
+    match has(BACKWARD.0, BACKWARD.1) {
         // Threads that run no Python, such as PyTorch's backward ones.
-        true => Way::NotKnown,
+        _ if codes.is_empty() => Way::NotKnown,
         // What is computed again inside a backward pass is a part of it.
-        false if codes.any(is_of_backward) => Way::Backward,
+        _ if codes.iter().any(|code| code.function.contains(INSIDE)) => Way::Backward,
+        true if has(ENGINE.0, ENGINE.1) => Way::Backward,
+        true => Way::Begins,
         false => Way::Elsewhere,
     }
-}
-
-/// Whether a function of Python is one of those that run a step's backward pass.
-fn is_of_backward(code: &CodeName) -> bool {
-    let (file, function) = BACKWARD;
-    code.file.ends_with(file) && code.function == function || code.function.contains(INSIDE)
 }
 
 /// Whether two labels differ in their numbers alone.

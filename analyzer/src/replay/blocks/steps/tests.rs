@@ -28,6 +28,7 @@ impl Program {
             size_bytes,
             entered: self.at,
             site,
+            nth: 0,
             device: 0,
             allocator: 0,
             name: NameNumber::NONE,
