@@ -93,7 +93,7 @@ fn a_full_card_is_no_fragmentation() {
         // Equal tensors of one line, none of them given back: whether the program needs them all nobody knows.
         report.assert_cause("true-capacity", "probable");
         let evidence = report.excerpt("/diagnoses/0/evidence");
-        assert!(evidence.contains("of which none was given back"), "{evidence}");
+        assert!(evidence.contains("none of that place was given back"), "{evidence}");
         assert!(!names(&report, "caching-fragmentation"), "{:?}", report.diagnoses());
     }
 }

@@ -277,7 +277,7 @@ impl<'a> Case<'a> {
     }
 
     /// Whether PyTorch leaves caching to the driver's pools, of which no snapshot of its has the history.
-    fn leaves_caching_to_pools(&self) -> bool {
+    pub fn leaves_caching_to_pools(&self) -> bool {
         self.allocator_options().is_some_and(|options| options.conf.is_async())
     }
 

@@ -143,8 +143,8 @@ pub(super) fn by_a_pile(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     let tells_blocks = failure.device.is_some_and(|device| {
         device.tensors.as_ref().is_some_and(|tensors| tensors.owner == Owner::Torch && !tensors.by_call_paths)
     });
-    if told.is_none() && tells_blocks {
-        // Of many failures only some are looked at so closely.
+    // Of many failures only some are looked at so closely, and where the driver's pools are PyTorch's cache it tells of no block.
+    if told.is_none() && (tells_blocks || case.leaves_caching_to_pools()) {
         check.at_most(Confidence::Probable);
         check.would_settle(UNSEEN);
     }
