@@ -184,6 +184,11 @@ impl Rise {
         self.kept.as_ref().is_some_and(|kept| kept.steps >= steps)
     }
 
+    /// Whether the calls of all its steps are kept.
+    pub fn has_all_calls(&self) -> bool {
+        self.calls_are_complete
+    }
+
     /// Why nothing says which blocks stayed.
     pub fn kept_unknown(&self) -> &'static str {
         match self.calls_are_complete {

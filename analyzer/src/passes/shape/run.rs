@@ -262,8 +262,9 @@ fn blocks_stay(rise: &Rise, kept: &Kept, thresholds: &Thresholds, check: &mut Ch
         check.at_most(Confidence::Possible);
         check.note(true, || {
             format!(
-                "all {} blocks of that path that came before the oldest of those which live, and outlived their {step}, were given back",
-                path.all_gone_blocks
+                "all {} blocks of that path that came before the oldest of those which live, and outlived their {step}, were given back{}",
+                path.all_gone_blocks,
+                if rise.has_all_calls() { "" } else { " (of those whose calls are kept)" }
             )
         });
         check.would_settle(GIVEN_BACK_AT_LAST);

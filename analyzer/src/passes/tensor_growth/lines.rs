@@ -296,6 +296,10 @@ fn grown(run: &Run<'_>, chosen: &Chosen<'_>, now: &Moment, label: String, line: 
 fn all_gone_of(chosen: &Chosen<'_>, now: &Moment, line: &Line, levels: &[SiteLevel], thresholds: &Thresholds) -> u64 {
     let rows = now.of.iter().flat_map(|one| &one.rows).filter(|row| line.sites.contains(&row.site));
     let (oldest, live) = rows.fold((u64::MAX, 0), |(oldest, live), row| (oldest.min(row.first), live + row.blocks));
+    // What a program gives back where it ends says nothing of its steps.
+    if 2 * live < levels.last().map_or(0, |last| last.blocks) {
+        return 0;
+    }
     let before = chosen.steps.iter().zip(levels).filter(|(step, _)| step.entered < oldest);
     let earlier = before.map(|(_, level)| level.blocks).max().unwrap_or(0);
     let given = levels.iter().map(|level| level.given).max().unwrap_or(0);

@@ -136,8 +136,8 @@ fn rises_in_few_steps(case: &Case<'_>, failure: &Failure<'_>) -> Option<String> 
     })
 }
 
-/// Many equal blocks that one line of the program asked for, none of them given back since the oldest that lives came: parts of what the program needs look like
-/// this, and so does what it forgot.
+/// Many equal blocks that one line of the program asked for, none of them given back since the oldest that lives came: parts of what the
+/// program needs look like this, and so does what it forgot.
 pub(super) fn by_a_pile(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let told = shapes::facts(case, failure).and_then(|facts| facts.told.as_ref());
     let tells_blocks = failure.device.is_some_and(|device| {
