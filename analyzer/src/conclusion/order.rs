@@ -33,12 +33,13 @@ fn in_order<'a>(entries: &[&'a Entry]) -> Vec<&'a str> {
     order
 }
 
-/// The most telling first: causes before conditions, the surer before the less sure, what was seen before what sizes and times alone
-/// suggest, then the order of questions.
+/// The most telling first: causes before conditions, the surer before the less sure, what was seen before the phases that sizes and times
+/// alone suggest, then the order of questions.
 pub(super) fn sort(found: &mut [Finding]) {
     found.sort_by_key(|finding| {
         let is_severity = finding.role == Role::Severity;
-        let seems = (is_severity, finding.is_slight, finding.is_guess);
+        let is_guess = finding.is_guess && finding.role == Role::Shape;
+        let seems = (is_severity, finding.is_slight, is_guess);
         (is_background(finding), Reverse(finding.confidence), seems, place(finding.id))
     });
 }
@@ -132,11 +133,13 @@ mod tests {
         assert_eq!(found.map(|finding| finding.id), ["live-leak", "caching-fragmentation"]);
     }
 
-    /// What sizes and times alone suggest is named behind what was seen and is as sure.
+    /// A phase that sizes and times alone suggest is named behind what was seen and is as sure.
     #[test]
     fn a_guess_comes_after_what_is_as_sure() {
-        let mut found =
-            [Finding { is_guess: true, ..finding("oom-model-load", &[1]) }, finding("granularity-waste", &[1])];
+        let mut found = [
+            Finding { is_guess: true, role: Role::Shape, ..finding("oom-model-load", &[1]) },
+            finding("granularity-waste", &[1]),
+        ];
         assert!(place("oom-model-load") < place("granularity-waste"));
         sort(&mut found);
         assert_eq!(found.map(|finding| finding.id), ["granularity-waste", "oom-model-load"]);

@@ -33,7 +33,7 @@ const LEAST_CYCLES: u64 = 5;
 /// The function of PyTorch that runs a step's backward pass, and makes the first gradient of it. Not `grad` beside it: by that a program
 /// asks for gradients inside a step, as meta-learning and penalties do, several times in each.
 const BACKWARD: (&str, &str) = ("torch/autograd/__init__.py", "backward");
-/// The function that runs the engine, since PyTorch 2.2.
+/// The function that runs the engine. Versions of PyTorch without it run it in `backward` itself.
 const ENGINE: (&str, &str) = ("torch/autograd/graph.py", "_engine_run_backward");
 /// The class of PyTorch by which a function that was written in Python runs backwards: what it computes again, as activation
 /// checkpointing does, ends no pass.
