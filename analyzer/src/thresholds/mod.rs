@@ -289,7 +289,7 @@ thresholds! {
     replaced_share: f64 = 0.9, Share, "ours: a cache that grows frees the old block for each new one", ["live-leak"];
     /// Steps of which a block must stay for it to be more than a block that is replaced.
     keeping_steps: u64 = 3, Count, "ours", ["live-leak"];
-    /// Chance below which it is none that all earlier blocks of a place are gone, while the later ones stay.
+    /// Probability that all earlier blocks of a place are gone while later ones stay, below which that is no accident.
     all_gone_chance: f64 = 0.01, Share, "ours", ["live-leak"];
     /// Share of a run's stretches in which blocks of one origin must have come to be named as what stays.
     suspect_share: f64 = 0.5, Share, "ours", ["live-leak"];

@@ -135,7 +135,7 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "live-leak",
         says: Says::Found(Possible),
         also: &["true-capacity"],
-        story: "more and more blocks come with each step, and each goes when it is 20 steps old: none that lives is older",
+        story: "more and more blocks come with each step, and each goes when it is 20 steps old: no living block is older",
         scene: grow_old,
     },
     Labelled {

@@ -114,12 +114,14 @@ fn unless_it_piles_up(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     }
 }
 
-/// Where an error had come before, and as much as was missing lives of passes that began before it, that error may keep it: its traceback
+/// Where an error had come before, and perhaps as much as was missing lives of passes that began before it, that error may keep it: its traceback
 /// holds the frames of the pass that failed, and they the tensors.
 pub(super) fn unless_an_error_is_kept(case: &Case<'_>, failure: &Failure<'_>, at_most: Confidence, check: &mut Check) {
     let told = facts(case, failure).and_then(|facts| facts.told.as_ref());
-    let since = told.and_then(|told| told.since_an_error).zip(failure.shortfall_bytes());
-    let Some(((number, bytes), _)) = since.filter(|((_, bytes), missing)| bytes >= missing) else { return };
+    // Where nobody knows how much was missing, that may have been all.
+    let is_enough = |bytes: u64| failure.shortfall_bytes().is_none_or(|missing| bytes >= missing);
+    let since = told.and_then(|told| told.since_an_error);
+    let Some((number, bytes)) = since.filter(|(_, bytes)| is_enough(*bytes)) else { return };
     check.at_most(at_most);
     check.part("since an error");
     check.note(true, || {

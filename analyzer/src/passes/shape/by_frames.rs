@@ -26,6 +26,7 @@ const OLDER_MODELS: &str =
 const ARE_WEIGHTS: &str = "whether what is loaded there are weights: data in buffers of a module, and a model on the card that is converted, take the same way";
 const OTHER_BLOCKS: &str = "what the other blocks are for: their lines (WHO HOLDS)";
 const WHAT_KEEPS: &str = "whether gradients are wanted there: without torch.no_grad() each pass keeps what a backward pass would need, as long as its result lives";
+/// What would tell a batch of an evaluation from what is made of it.
 const NO_PASS: &str =
     "what asks for it: no forward pass of a module, but what the evaluation does with its results or inputs";
 const EARLIER_BATCH: &str =
@@ -269,7 +270,8 @@ fn is_the_first(told: &OfBlocks, facts: &Facts, check: &mut Check) {
         )
     });
     check.unless(told.gradients_of_many_passes(&facts.thresholds).is_some(), || {
-        "what backward passes brought and lives is more than the gradients of one".to_owned()
+        let factor = facts.thresholds.gradient_factor;
+        format!("more than {factor} times all else that lives came in backward passes: gradients of several")
     });
     if told.begun_backward != 1 {
         check.at_most(Confidence::Possible);

@@ -246,8 +246,8 @@ impl OfBlocks {
         Some(again.fold((0, 0), |(all, grown), came| (all + 1, grown + u64::from(came.largest_at > began))))
     }
 
-    /// What a backward pass brought and lives, where no weights that live can have so many gradients: those of one pass are as large as the
-    /// weights, times the bytes of an element in which they may be wider.
+    /// Bytes that came in backward passes and live, where they are more than the gradients of one pass: those are as many elements as the
+    /// weights, which live too, and may be wider by a factor. Activations have gradients as well, but few live at once.
     pub fn gradients_of_many_passes(&self, thresholds: &Thresholds) -> Option<u64> {
         let gradients = self.live_bytes(&[Phase::Backward]);
         let others = self.all_bytes().saturating_sub(gradients);

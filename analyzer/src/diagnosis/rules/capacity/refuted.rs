@@ -154,8 +154,9 @@ pub(super) fn by_a_pile(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         check.part("gradients");
         check.note(true, || {
             format!(
-                "{} came in backward passes and live: more than the gradients of all that may be weights",
-                size(gradients)
+                "{} came in backward passes and live: more than {} times all else that lives, in which the weights are",
+                size(gradients),
+                failure.thresholds.gradient_factor
             )
         });
         check.would_settle(KEPT_GRADIENTS);
