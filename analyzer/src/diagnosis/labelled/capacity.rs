@@ -338,7 +338,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "the card is full, and nobody knows what PyTorch's cache holds unused",
         scene: || {
