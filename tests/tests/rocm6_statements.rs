@@ -1,9 +1,10 @@
 //! What a page says of runs on ROCm 6.4.3, where an earlier version said what is not so.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use gpuoom_tests::{
-    Client, Event, Finished, RocmRelease, assert_kernel_agrees, real_clients_dir, recorder, rocm_on_card,
+    Client, Event, Finished, RocmRelease, TruthLine, assert_kernel_agrees, real_clients_dir, recorder, rocm_on_card,
 };
 
 fn on_6_4(name: &str) -> Option<Client> {
@@ -81,6 +82,31 @@ fn what_a_pool_kept_is_there_when_the_failure_is_read() {
     let read = events.iter().find(|event| event.reading("largest_allocatable_bytes").is_some()).expect("a probe");
     let value = |name: &str| read.reading(name).unwrap_or_default();
     assert_eq!(value("runtime_free_bytes") + value("vram_used_bytes"), 8 << 30);
+}
+
+/// What HIP gives up because the recorder's probe asks is gone in the trace as in the kernel's own log, and of the probe's own blocks the
+/// trace has nothing.
+#[test]
+fn what_a_pool_gave_up_behind_the_probe_is_gone() {
+    let Some(client) = rocm_on_card(RocmRelease::V6_4, "kept_by_pool") else { return };
+    let run = client.run_recorded();
+    let events = run.only_trace().events();
+    let of_kernel = |word: &'static str| {
+        let requests = events.iter().filter(|event| event.layer() == "kernel" && !event.failed());
+        requests.filter(move |event| event.event() == word)
+    };
+    let taken: BTreeSet<u64> = of_kernel("alloc").chain(of_kernel("pin")).filter_map(Event::address).collect();
+    let memory = of_kernel("free").filter(|event| event.kind() != "queue");
+    let mut freed: Vec<u64> = memory.filter_map(Event::address).collect();
+    let lines = run.truth();
+    let lines = lines.iter().filter(|line| line.event() == "free" && taken.contains(&line.address()));
+    let mut expected: Vec<u64> = lines.map(TruthLine::address).collect();
+    freed.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(freed, expected);
+    let pools = of_kernel("alloc").find(|event| event.requested_bytes() >= 6 << 30).expect("the pool's block");
+    let back = of_kernel("free").find(|event| event.address() == pools.address()).expect("HIP gave it up");
+    assert!(!back.is_programs_own() && back.thread() != pools.thread(), "on the thread that probes");
 }
 
 #[test]

@@ -103,6 +103,8 @@ pub(crate) struct ThreadState {
     pub(crate) device: Cell<u8>,
     /// Set on the recorder's own thread: its calls are forwarded and not recorded.
     pub(crate) is_recorders: Cell<bool>,
+    /// The recorder probes the runtime on this thread of its own: what that gives back of the program's is recorded.
+    pub(crate) is_probing: Cell<bool>,
     /// Set on a thread of the recorder that has a table of descriptors of its own.
     pub(crate) has_own_descriptors: Cell<bool>,
     /// The frames of Python are being read for this thread.

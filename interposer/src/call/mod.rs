@@ -1,6 +1,7 @@
 //! A hooked call while it is under way, and the record it leaves.
 
 mod name;
+pub(crate) mod probed;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -103,6 +104,28 @@ impl Frame {
         thread.enclosing.set(call);
         thread.depth.set(thread.depth.get() + 1);
         Some(frame)
+    }
+
+    /// A call that the runtime makes of its own on a thread of the recorder, see [`probed`].
+    fn of_runtime(recorder: &'static Recorder, api: u16) -> Option<Frame> {
+        let thread = thread::current();
+        if thread.pid.get() != recorder.pid {
+            guard::cold((), || adopt(thread, recorder));
+        }
+        let call = thread.call.get().wrapping_add(1);
+        thread.call.set(call);
+        Some(Frame {
+            recorder,
+            thread,
+            at: recorder.clock.now(),
+            call,
+            parent_distance: 0,
+            api,
+            outer_enclosing: thread.enclosing.get(),
+            outer_depth: thread.depth.get(),
+            from_runtime: true,
+            entry: Entry { pc: thread.caller.get() as u64, sp: thread.entry_sp.get(), rbp: thread.entry_rbp.get() },
+        })
     }
 
     /// Ends the call: later calls of the thread are no longer inside it.

@@ -5,7 +5,7 @@ use gpuoom_trace::record::{Event, Kind, Record, flag};
 
 use super::scopes;
 use crate::base::thread;
-use crate::call::{Described, Frame};
+use crate::call::{Described, Frame, probed};
 use crate::devices::contexts::say_context;
 use crate::faults::{Reason, Verdict};
 use crate::{faults, link, readings, watch};
@@ -14,6 +14,8 @@ use crate::{faults, link, readings, watch};
 pub(super) struct Call {
     /// The call under way, `None` when it is only forwarded.
     pub(super) frame: Option<Frame>,
+    /// Row of the function.
+    pub(super) api: u16,
     /// What it means.
     pub(super) event: Event,
     /// The sort of memory.
@@ -30,7 +32,13 @@ pub(super) fn real_of(api: u16) -> *const () {
 /// same address before this one frees it.
 #[inline(always)]
 pub(super) fn allocation(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
-    let Some(frame) = call.frame else { return real() };
+    let Some(frame) = call.frame else {
+        let status = real();
+        if status == 0 && probed::is_under_way() {
+            probed::taken(call.api, describe(true).address);
+        }
+        return status;
+    };
     if faults::is_on() {
         return judged(&frame, call.event, call.kind, &describe, &real);
     }
@@ -119,7 +127,8 @@ fn allocate(
 /// A free that then fails is corrected by a second record.
 #[inline(always)]
 pub(super) fn release(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
-    let Some(frame) = call.frame else { return real() };
+    let given_back = || probed::is_under_way().then(|| probed::given_back(call.api, describe(true).address))?;
+    let Some(frame) = call.frame.or_else(given_back) else { return real() };
     let what = describe(true);
     let record = frame.record(call.event, call.kind, 0, &what, false);
     frame.publish(&record, &what);

@@ -49,6 +49,7 @@ macro_rules! recorded {
                 let real: unsafe extern "C-unwind" fn($($type),*) -> i32 = unsafe { std::mem::transmute(real) };
                 let call = $crate::hooks::around::Call {
                     frame,
+                    api: API,
                     event: gpuoom_trace::record::Event::$event,
                     kind: gpuoom_trace::record::Kind::$kind,
                 };

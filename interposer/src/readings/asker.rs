@@ -12,6 +12,7 @@ use gpuoom_trace::metadata::{DeviceFacts, Reading, probe_skipped};
 use super::runtime::Runtime;
 use super::{nvml, probe};
 use crate::base::guard;
+use crate::call::probed;
 use crate::table::Library;
 
 /// How long an answer is waited for.
@@ -134,7 +135,9 @@ fn answer(device: Device, question: Question) -> Answer {
         Question::Largest { .. } if !runtime.last_error_is_per_thread() => {
             Answer::Largest(Err(probe_skipped::RUNTIME_UNVERIFIED))
         }
-        Question::Largest { refused_bytes } => Answer::Largest(probe::largest(&runtime, device.index, refused_bytes)),
+        Question::Largest { refused_bytes } => {
+            Answer::Largest(probed::during(|| probe::largest(&runtime, device.index, refused_bytes)))
+        }
     }
 }
 

@@ -17,7 +17,7 @@ struct Section {
     title: &'static str,
     /// Which libraries are meant.
     about: &'static str,
-    /// Head of the column of versions; empty where no version is known.
+    /// Head of the column of versions.
     since: &'static str,
 }
 
@@ -50,13 +50,13 @@ const SECTIONS: [Section; 11] = [
         library: Library::Handles,
         title: "Handles of mathematical libraries",
         about: "hipBLAS, rocBLAS, cuBLAS, cuDNN, MIOpen; names that contain",
-        since: "",
+        since: "since",
     },
     Section {
         library: Library::Kernel,
         title: "Requests to the kernel",
         about: "`ioctl` of the C library, on descriptors of the drivers' device files.",
-        since: "",
+        since: "since the interface or driver",
     },
     Section {
         library: Library::Torch,
@@ -73,13 +73,18 @@ const SECTIONS: [Section; 11] = [
                 that contains",
         since: "since llama.cpp of",
     },
-    Section { library: Library::Roctx, title: "ROCTX", about: "Ranges and marks. Any name that contains", since: "" },
+    Section {
+        library: Library::Roctx,
+        title: "ROCTX",
+        about: "Ranges and marks. Any name that contains",
+        since: "since ROCm",
+    },
     Section {
         library: Library::Nvtx,
         title: "NVTX",
         about: "Ranges and marks: NVTX 2 (`libnvToolsExt.so.1`) and 3 (headers, in any object) ask for a tool at their first call, \
                 and the recorder is one unless there is another.",
-        since: "",
+        since: "since NVTX",
     },
     Section {
         library: Library::Cxx,
@@ -356,14 +361,14 @@ fn section(page: &mut String, section: &Section) {
     let has_kinds = of_section.iter().any(|row| row.kind != Kind::None);
     let mut columns = vec!["function", "recorded", "event"];
     columns.extend(has_kinds.then_some("kind"));
-    columns.extend(Some(section.since).filter(|since| !since.is_empty()));
+    columns.push(section.since);
     line(page, &columns);
     line(page, &vec!["---"; columns.len()]);
     for row in of_section {
         let name = format!("`{}`", row.name);
         let mut cells = vec![name.as_str(), recorded(row), event(row)];
         cells.extend(has_kinds.then_some(kind(row)));
-        cells.extend((!section.since.is_empty()).then(|| since(row.name)));
+        cells.push(since(row.name));
         line(page, &cells);
     }
 }

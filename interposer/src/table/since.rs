@@ -7,6 +7,10 @@
 //! HSA: the exports of Debian's `libhsa-runtime64-1` 5.2.3, 6.1.2 and 6.4.3. ggml and llama.cpp: the headers in the sources of
 //! `llama-cpp-python`, which carries llama.cpp with it: the release that has the function first, where the one before has not (the day
 //! is that release's). PyTorch: the exports of the wheels of 2.0 to 2.15, and the sources before. C library: the version of the symbol.
+//! hipBLAS, rocBLAS, MIOpen, ROCTX: the headers of ROCm/hipBLAS, rocBLAS, MIOpen and roctracer by their tags, of which the oldest are 2.3
+//! and 3.5. NVTX: the header of NVIDIA/NVTX by its tags. Requests to KFD: the list of versions in `kfd_ioctl.h`, and what the copies of that
+//! header with the numbers 1.1 and 1.8 have. Requests to NVIDIA's driver: the headers of NVIDIA/open-gpu-kernel-modules by its tags, which
+//! begin with 515.43.04. Requests to the DRM have no such number.
 
 /// HIP, by the version node of ROCm.
 const HIP: &[(&str, &str)] = &[
@@ -304,7 +308,6 @@ const HSA: &[(&str, &str)] = &[
     ("≤ 6.4", "hsa_amd_vmem_address_reserve_align"),
 ];
 
-/// The version of a function, empty where it is not known.
 /// ggml and llama.cpp, by the day of a release of `llama-cpp-python`.
 const GGML: &[(&str, &str)] = &[
     ("2023-06-26", "llama_load_model_from_file llama_new_context_with_model"),
@@ -335,6 +338,42 @@ const TORCH: &[(&str, &str)] = &[
 const PROCESS: &[(&str, &str)] =
     &[("GLIBC_2.2.5", "_exit abort"), ("GLIBC_2.10", "quick_exit"), ("CXXABI_1.3", "__cxa_throw")];
 
+/// Libraries' handles. "≤": the oldest tag.
+const HANDLES: &[(&str, &str)] =
+    &[("≤ ROCm 2.3", "hipblasCreate rocblas_create_handle"), ("≤ ROCm 3.5", "miopenCreate")];
+
+/// Requests to the kernel. "≤": the oldest header that has it, of those that were read.
+const KERNEL: &[(&str, &str)] = &[
+    ("KFD 1.1", "AMDKFD_IOC_CREATE_QUEUE AMDKFD_IOC_DESTROY_QUEUE AMDKFD_IOC_SET_SCRATCH_BACKING_VA"),
+    (
+        "≤ KFD 1.8",
+        "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU AMDKFD_IOC_FREE_MEMORY_OF_GPU AMDKFD_IOC_MAP_MEMORY_TO_GPU \
+         AMDKFD_IOC_UNMAP_MEMORY_FROM_GPU AMDKFD_IOC_IMPORT_DMABUF",
+    ),
+    ("KFD 1.5", "AMDKFD_IOC_SVM"),
+    ("KFD 1.9", "AMDKFD_IOC_AVAILABLE_MEMORY"),
+    (
+        "≤ 515.43.04",
+        "NV_ESC_RM_ALLOC NV_ESC_RM_VID_HEAP_CONTROL NV_ESC_RM_FREE NV_ESC_RM_DUP_OBJECT UVM_CREATE_EXTERNAL_RANGE \
+         UVM_MAP_DYNAMIC_PARALLELISM_REGION UVM_FREE UVM_MAP_EXTERNAL_ALLOCATION UVM_UNMAP_EXTERNAL \
+         UVM_ALLOC_SEMAPHORE_POOL UVM_SET_PREFERRED_LOCATION UVM_MIGRATE UVM_MIGRATE_RANGE_GROUP",
+    ),
+    ("565.57.01", "UVM_ALLOC_DEVICE_P2P"),
+];
+
+/// ROCTX, by ROCm. "≤": the oldest tag.
+const ROCTX: &[(&str, &str)] =
+    &[("≤ 3.5", "roctxMarkA roctxRangePushA roctxRangePop"), ("3.8", "roctxRangeStartA roctxRangeStop")];
+
+/// NVTX. "≤": the oldest tag.
+const NVTX: &[(&str, &str)] = &[(
+    "≤ 3.0.1",
+    "nvtxMarkEx nvtxMarkA nvtxMarkW nvtxRangeStartEx nvtxRangeStartA nvtxRangeStartW nvtxRangeEnd nvtxRangePushEx nvtxRangePushA \
+     nvtxRangePushW nvtxRangePop nvtxDomainMarkEx nvtxDomainRangeStartEx nvtxDomainRangeEnd nvtxDomainRangePushEx \
+     nvtxDomainRangePop",
+)];
+
+/// The version of a function, empty where it is not known.
 pub(super) fn since(name: &str) -> &'static str {
     let known = all().find(|(_, known)| *known == name);
     known.map_or("", |(version, _)| version)
@@ -342,8 +381,8 @@ pub(super) fn since(name: &str) -> &'static str {
 
 /// Version and name of every function that is listed.
 fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let tables = HIP.iter().chain(DRIVER).chain(RUNTIME).chain(HSA).chain(GGML).chain(TORCH).chain(PROCESS);
-    tables.flat_map(|(version, names)| names.split_whitespace().map(move |name| (*version, name)))
+    let tables = [HIP, DRIVER, RUNTIME, HSA, HANDLES, KERNEL, TORCH, GGML, ROCTX, NVTX, PROCESS];
+    tables.into_iter().flatten().flat_map(|(version, names)| names.split_whitespace().map(move |name| (*version, name)))
 }
 
 #[test]

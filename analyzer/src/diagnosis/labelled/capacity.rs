@@ -351,6 +351,21 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "true-capacity",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "the same, and PyTorch asked again in vain: it had no whole segment to give back",
+        scene: || {
+            let mut trace = torch(TraceBuilder::default().device(0, "card", 24 * GIB));
+            (0..23).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            for _ in 0..2 {
+                let seq = trace.refuse(4 * GIB);
+                full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+            }
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "true-capacity",
         says: Says::Found(Possible),
         also: &["cache-greed"],
         story: "the card is full of a cache: it is released, and the same request succeeds",

@@ -7,7 +7,7 @@ use super::payload::Payload;
 use super::plan::{How, Plan};
 use super::{calls, drm, kfd, nvidia, origin, uvm};
 use crate::base::{config, guard, thread};
-use crate::call::Frame;
+use crate::call::{Frame, probed};
 use crate::devices::nodes::{self, Node};
 use crate::link;
 use crate::record::state;
@@ -144,7 +144,7 @@ unsafe extern "C-unwind" fn body(fd: c_int, request: c_ulong, argument: u64) -> 
         Some(frame) => calls::make(&frame, &plan, &payload, || real(fd, request, argument)),
         None => {
             let result = real(fd, request, argument);
-            if plan.how == How::Tells && result == 0 {
+            if result == 0 && (plan.how == How::Tells || probed::is_under_way()) {
                 tell(&plan, &payload);
             }
             result
@@ -154,12 +154,16 @@ unsafe extern "C-unwind" fn body(fd: c_int, request: c_ulong, argument: u64) -> 
 
 /// What the request is about, if it is one that is recorded, on a descriptor of that driver.
 fn plan(fd: c_int, request: c_ulong, argument: u64) -> Option<(Plan, Payload)> {
-    if thread::current().is_recorders.get() || config::get().disabled {
+    if thread::current().is_recorders.get() && !probed::is_under_way() || config::get().disabled {
         return None;
     }
     let [number, letter] = [request as u8, (request >> 8) as u8];
     let size = (request >> 16) as usize & 0x3FFF;
     let node = nodes::of(fd)?;
+    // Which of NVIDIA's handles go with which block of a probe nobody has seen.
+    if probed::is_under_way() && !matches!(node, Node::Kfd | Node::Amdgpu(_)) {
+        return None;
+    }
     if node == Node::Uvm {
         // The driver compares 32 bits, as the system call hands them over.
         return uvm::plan(u8::try_from(request as u32).ok()?, fd, argument);
@@ -182,6 +186,9 @@ fn begin(plan: &Plan) -> Option<Frame> {
     if !is_recorded {
         return None;
     }
+    if probed::is_under_way() {
+        return (plan.how == How::Gives).then(|| probed::given_back(plan.api(), plan.what.address))?;
+    }
     let passed_on = origin::passes_on(thread::current().caller.get());
     Frame::enter_for(plan.api(), passed_on)
 }
@@ -194,6 +201,9 @@ fn tell(plan: &Plan, payload: &Payload) {
     {
         let mut what = plan.what;
         (plan.complete)(&mut what, &after);
+        if probed::is_under_way() && plan.how == How::Takes {
+            probed::taken(plan.api(), what.address);
+        }
     }
     guard::set_errno(errno);
 }

@@ -210,8 +210,7 @@ pub(super) fn by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
             }
             None => {
                 let holds_enough = case.torch_holds_enough(failure);
-                // A third of the segments may be unused, which leaves a full card possible at most where it is told.
-                if matches!(holds_enough, Holds::Unknown(_)) {
+                if matches!(holds_enough, Holds::Unknown(_)) && may_hold_whole_segments(case, failure) {
                     check.at_most(Confidence::Possible);
                 }
                 check.unless(holds_enough, || {
@@ -243,6 +242,13 @@ pub(super) fn by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     check.note(retry.ending == Ending::Failed && retry.freed_in_vain_bytes > 0, || {
         format!("{} were released, and it failed again", size(retry.freed_in_vain_bytes))
     });
+}
+
+/// Whether PyTorch may have held whole segments of which nothing was used when it was refused: it gives those back before it asks again
+/// (`CUDACachingAllocator::malloc`), and what it then holds unused lies between its blocks. To others' requests it gives back nothing.
+fn may_hold_whole_segments(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let asked_again = case.retry(failure).is_some_and(|retry| retry.ending == Ending::Failed && retry.failed_tries > 1);
+    !asked_again && case.asked_by_torch(failure.oom.site) != Holds::No
 }
 
 /// What pools of the program's own say that they hold unused. Whether they could give it back nobody says.
