@@ -114,22 +114,29 @@ fn optimizer() -> Vec<Scene> {
 }
 
 fn later() -> Vec<Scene> {
-    let batches = |count: u64, label: &str| {
-        format!("{LOAD} loop {count}; loop 5; {label} push 205001K+41001K 8; launch; pop 8; end; end; push 24400M")
+    // Two lines ask in each batch. A longer one makes what either asks for larger.
+    let batches = |count: u64, label: &str, last: &str| {
+        let mask = |size: &str| format!("through {{lib}}/libmask.so; alloc mask {size}; through {{lib}}/liblayers.so;");
+        let batch = format!("{label} {} push 205001K+41001K 8; launch; pop 8; free mask;", mask("20M"));
+        format!("{LOAD} loop {count}; loop 5; {batch} end; end; {} push 24400M", mask(last))
+    };
+    let longest = |says, story, script: String| {
+        scene("oom-longest-batch", says, story, script).library("libmask.so").library("liblayers.so")
     };
     let evaluation = |keep: &str| {
         format!("{LOAD} loop 6; {STEP} end; mark eval; loop 12; alloc b 300M; {keep} free b; end; {TOO_MUCH}")
     };
-    let first_eval = |asked: &str| format!("{LOAD} loop 6; {STEP} end; mark eval; push 250M; alloc x {asked}");
+    let first_eval =
+        |label: &str, asked: &str| format!("{LOAD} loop 6; {label} {STEP} end; mark eval; push 250M; alloc x {asked}");
     vec![
-        scene(
-            "oom-longest-batch",
+        longest(
             First(Probable),
             "25 batches that differ, as labels say, and then one that is far larger",
-            batches(5, "mark batch;"),
+            batches(5, "mark batch;", "60M"),
         ),
-        scene("oom-longest-batch", Found(Possible), "the same without labels", batches(5, "")),
-        scene("oom-longest-batch", Not, "five steps: too few to call the run stable", batches(1, "mark batch;")),
+        longest(Not, "the same, and only one line asks for more than ever", batches(5, "mark batch;", "20M")),
+        longest(Found(Possible), "the same without labels", batches(5, "", "60M")),
+        longest(Not, "five steps: too few to call the run stable", batches(1, "mark batch;", "60M")),
         scene(
             "oom-eval-accumulation",
             First(Probable),
@@ -140,14 +147,20 @@ fn later() -> Vec<Scene> {
         scene(
             "oom-eval-batch",
             Found(Probable),
-            "the first batch behind the label asks for more than all training did",
-            first_eval("24400M"),
+            "the first batch behind the label asks for more than all training did, whose batches have labels",
+            first_eval("mark batch;", "24400M"),
+        ),
+        scene(
+            "oom-eval-batch",
+            Found(Possible),
+            "the same, and no label says that there was a training",
+            first_eval("", "24400M"),
         ),
         scene(
             "oom-eval-batch",
             Not,
             "the first batch behind the label asks for less than training did",
-            first_eval("150M"),
+            first_eval("mark batch;", "150M"),
         )
         .set("SIM_FAIL_AT", 134)
         .also(&["phantom-free"]),
