@@ -101,7 +101,7 @@ pub(crate) struct ThreadState {
     pub(crate) depth: Cell<u32>,
     /// Device that the program chose for this thread.
     pub(crate) device: Cell<u8>,
-    /// Set on the recorder's own thread: its calls are forwarded and not recorded.
+    /// Set on the recorder's own thread: its calls are forwarded and not recorded, but for what `is_probing` says.
     pub(crate) is_recorders: Cell<bool>,
     /// The recorder probes the runtime on this thread of its own: what that gives back of the program's is recorded.
     pub(crate) is_probing: Cell<bool>,

@@ -71,7 +71,17 @@ impl Frame {
         if thread.is_recorders.get() {
             return None;
         }
-        let recorder = state::recorder()?;
+        Some(Self::begin(thread, state::recorder()?, api, passed_on))
+    }
+
+    /// A call that the runtime makes while it is probed, on the recorder's thread: it is nobody's but the runtime's.
+    fn while_probed(recorder: &'static Recorder, api: u16) -> Frame {
+        let frame = Self::begin(thread::current(), recorder, api, true);
+        Frame { from_runtime: frame.parent_distance == 0, ..frame }
+    }
+
+    #[inline(always)]
+    fn begin(thread: &'static ThreadState, recorder: &'static Recorder, api: u16, passed_on: bool) -> Frame {
         // A signal handler that comes in between leaves depth and enclosing call as it found them.
         if thread.pid.get() != recorder.pid {
             guard::cold((), || adopt(thread, recorder));
@@ -103,29 +113,7 @@ impl Frame {
         thread.call.set(call);
         thread.enclosing.set(call);
         thread.depth.set(thread.depth.get() + 1);
-        Some(frame)
-    }
-
-    /// A call that the runtime makes of its own on a thread of the recorder, see [`probed`].
-    fn of_runtime(recorder: &'static Recorder, api: u16) -> Option<Frame> {
-        let thread = thread::current();
-        if thread.pid.get() != recorder.pid {
-            guard::cold((), || adopt(thread, recorder));
-        }
-        let call = thread.call.get().wrapping_add(1);
-        thread.call.set(call);
-        Some(Frame {
-            recorder,
-            thread,
-            at: recorder.clock.now(),
-            call,
-            parent_distance: 0,
-            api,
-            outer_enclosing: thread.enclosing.get(),
-            outer_depth: thread.depth.get(),
-            from_runtime: true,
-            entry: Entry { pc: thread.caller.get() as u64, sp: thread.entry_sp.get(), rbp: thread.entry_rbp.get() },
-        })
+        frame
     }
 
     /// Ends the call: later calls of the thread are no longer inside it.

@@ -59,7 +59,7 @@ pub(crate) fn given_back(api: u16, address: u64) -> Option<Frame> {
     if IS_FULL.load(Ordering::Relaxed) || has(key(api, address)) {
         return None;
     }
-    Frame::of_runtime(state::running()?, api)
+    Some(Frame::while_probed(state::running()?, api))
 }
 
 fn has(key: u64) -> bool {

@@ -56,7 +56,7 @@ const SECTIONS: [Section; 11] = [
         library: Library::Kernel,
         title: "Requests to the kernel",
         about: "`ioctl` of the C library, on descriptors of the drivers' device files.",
-        since: "since the interface or driver",
+        since: "since (version of KFD's interface or of NVIDIA's driver)",
     },
     Section {
         library: Library::Torch,

@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_ulong};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use gpuoom_trace::record::Event;
+
 use super::payload::Payload;
 use super::plan::{How, Plan};
 use super::{calls, drm, kfd, nvidia, origin, uvm};
@@ -201,7 +203,8 @@ fn tell(plan: &Plan, payload: &Payload) {
     {
         let mut what = plan.what;
         (plan.complete)(&mut what, &after);
-        if probed::is_under_way() && plan.how == How::Takes {
+        // To map a block takes none: it may be the program's.
+        if probed::is_under_way() && plan.how == How::Takes && plan.event != Event::Map {
             probed::taken(plan.api(), what.address);
         }
     }

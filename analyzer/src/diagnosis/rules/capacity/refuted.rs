@@ -210,7 +210,7 @@ pub(super) fn by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
             }
             None => {
                 let holds_enough = case.torch_holds_enough(failure);
-                if matches!(holds_enough, Holds::Unknown(_)) && may_hold_whole_segments(case, failure) {
+                if matches!(holds_enough, Holds::Unknown(_)) && !has_emptied_its_cache(case, failure) {
                     check.at_most(Confidence::Possible);
                 }
                 check.unless(holds_enough, || {
@@ -244,11 +244,11 @@ pub(super) fn by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     });
 }
 
-/// Whether PyTorch may have held whole segments of which nothing was used when it was refused: it gives those back before it asks again
-/// (`CUDACachingAllocator::malloc`), and what it then holds unused lies between its blocks. To others' requests it gives back nothing.
-fn may_hold_whole_segments(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+/// Whether PyTorch asked again in vain: before it does, it gives back each segment of which nothing is used
+/// (`CUDACachingAllocator::malloc`), and what it then holds unused lies between its blocks.
+fn has_emptied_its_cache(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     let asked_again = case.retry(failure).is_some_and(|retry| retry.ending == Ending::Failed && retry.failed_tries > 1);
-    !asked_again && case.asked_by_torch(failure.oom.site) != Holds::No
+    asked_again && case.asked_by_torch(failure.oom.site) == Holds::Yes
 }
 
 /// What pools of the program's own say that they hold unused. Whether they could give it back nobody says.
