@@ -49,3 +49,15 @@ fn nothing_is_said_of_where_buffers_lie() {
     assert_eq!(run.confidence("true-capacity"), None);
     assert_eq!(run.confidence("gtt-exhaustion").as_deref(), Some("probable"));
 }
+
+/// What stays from step to step is told of buffers that may lie in RAM, too; how much of it the card holds is not known.
+#[test]
+fn buffers_that_stay_are_a_rise() {
+    let Some(client) = tour() else { return };
+    let run = client.arg("leak").run_recorded();
+    assert!(run.stdout.contains("leaked"), "{}", run.stdout);
+    assert_eq!(run.confidence("live-leak").as_deref(), Some("possible"));
+    let page = run.page();
+    assert!(page.contains("GPU 0: 64 MiB more after each cycle"), "{page}");
+    assert!(page.contains("may lie in RAM: when the card would be full is not foretold"), "{page}");
+}

@@ -136,12 +136,21 @@ pub struct Filing {
     /// The tracker or project.
     #[serde(rename = "where")]
     pub place: String,
+    /// Where it is no defect of theirs, it is not to be reported.
+    #[serde(default, skip_serializing_if = "Only::is_empty")]
+    pub only: Only,
     /// What the report must hold.
     #[serde(default)]
     pub needs: Vec<Need>,
 }
 
 impl Filing {
+    /// The tracker or project, with the condition, as people read it.
+    pub fn place_in_words(&self) -> String {
+        let condition = self.only.words();
+        if condition.is_empty() { self.place.clone() } else { format!("{} (if: {condition})", self.place) }
+    }
+
     /// What the report must hold, as people read it; `None` where nothing is asked for.
     pub fn needs_in_words(&self) -> Option<String> {
         let what: Vec<&str> = self.needs.iter().map(|need| need.what()).collect();

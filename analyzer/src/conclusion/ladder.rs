@@ -4,12 +4,13 @@ use gpuoom_trace::outcome::Outcome;
 use serde::Serialize;
 
 use super::finding::{Finding, Fix};
+use crate::catalogue::entry;
 use crate::diagnosis::RuledOut;
 use crate::diagnosis::case::Case;
 use crate::judgement::check::Confidence;
 use crate::judgement::role::Role;
 use crate::passes::oom::{self, OomReport};
-use crate::software::{Platform, Program, Version};
+use crate::software::{EXPANDABLE_ON_ROCM, Platform, Program};
 
 /// Options of PyTorch's allocator that must never be set together.
 const NEVER_TOGETHER: [&str; 2] = ["expandable_segments", "max_split_size_mb"];
@@ -17,10 +18,10 @@ const NEVER_TOGETHER: [&str; 2] = ["expandable_segments", "max_split_size_mb"];
 const REQUESTED: &str = "requested-refusal";
 /// The diagnosis of a refusal by a limit that somebody set.
 const CEILING: &str = "process-fraction-cap";
+/// The diagnosis of what rises from step to step.
+const LEAK: &str = "live-leak";
 /// The diagnosis of a request that no empty card holds: a program that then asks for less has done what its fixes say.
 const TOO_LARGE: &str = "request-exceeds-device";
-/// First version of PyTorch whose ROCm builds have expandable segments.
-const EXPANDABLE_ON_ROCM: Version = Version { major: 2, minor: 12 };
 
 /// One rung.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -92,6 +93,9 @@ pub(super) fn climb(case: &Case<'_>, found: &[Finding], ruled_out: &[RuledOut], 
     }
     // The sort is stable: on one rung the more telling diagnosis stays first.
     steps.sort_by_key(|step| step.fix.rung.unwrap_or(u8::MAX));
+    if steps.iter().any(|step| step.id == LEAK) {
+        put_ceiling_last(&mut steps);
+    }
     keep_apart(&mut steps);
     let exceeds = decides.is_some_and(|number| {
         case.failures().any(|failure| failure.report.number == number && case.tensors_exceed(&failure))
@@ -133,6 +137,14 @@ fn all_made_up_for(case: &Case<'_>) -> bool {
 /// Whether two diagnoses advise one thing: the same command, whatever each says of it, or where there is none, the same words.
 fn is_same(one: &Fix, other: &Fix) -> bool {
     one.command == other.command && (!one.command.is_empty() || one.why == other.why)
+}
+
+/// What rises without an end meets any ceiling: a higher one is met later.
+fn put_ceiling_last(steps: &mut [Step]) {
+    for step in steps.iter_mut().filter(|step| step.id == CEILING) {
+        step.fix.only_if = entry::joined(&[&step.fix.only_if, "what rises has an end below the new one"]);
+    }
+    steps.sort_by_key(|step| step.id == CEILING);
 }
 
 /// Of two options that are dangerous together only the first stays.

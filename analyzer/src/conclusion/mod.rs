@@ -121,7 +121,8 @@ pub fn conclude(case: &Case<'_>) -> Conclusion {
 fn found(case: &Case<'_>, judged: Judged) -> Option<Finding> {
     let entry = catalogue::find(judged.id)?;
     let fix = remedies::of(entry, case, &judged.parts, judged.shortfall_bytes);
-    let mut finding = Finding::new(judged, entry, fix);
+    let file = remedies::places_to_report(entry, case, &judged.parts);
+    let mut finding = Finding { file, ..Finding::new(judged, entry, fix) };
     // What lies in the segments is known then.
     if case.facts.devices.iter().any(|device| device.tensors.is_some()) {
         finding.missing.retain(|reading| reading != SEGMENTS);

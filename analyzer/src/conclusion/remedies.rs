@@ -2,7 +2,7 @@
 
 use super::finding::Fix;
 use super::{conditions, spelling};
-use crate::catalogue::entry::{self, Entry};
+use crate::catalogue::entry::{self, Entry, Filing};
 use crate::diagnosis::case::Case;
 use crate::judgement::check::{Holds, Parts};
 use crate::software::Platform;
@@ -17,6 +17,13 @@ pub fn of(entry: &Entry, case: &Case<'_>, parts: &Parts, shortfall_bytes: Option
         entry.fixes.iter().filter(suits).map(|fix| describe(entry, fix, case, parts, shortfall_bytes)).collect();
     fixes.sort_by_key(|fix| fix.rung.unwrap_or(u8::MAX));
     fixes
+}
+
+/// Where it may be somebody's defect, by what runs; what the trace can't tell of the condition is told.
+pub fn places_to_report(entry: &Entry, case: &Case<'_>, parts: &Parts) -> Vec<Filing> {
+    let suits = |filing: &&Filing| conditions::suits(&filing.only, case, &parts.causes) != Holds::No;
+    let open = |filing: &Filing| Filing { only: conditions::open(&filing.only, case, &parts.causes), ..filing.clone() };
+    entry.file.iter().filter(suits).map(open).collect()
 }
 
 /// All fixes of an entry, each with its condition: where no single run says what suits.

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use gpuoom_trace::record::Kind;
+
+use super::balance::Balance;
 use super::block::{Block, Side};
 use super::held::{Caller, Held};
 use super::lower::book::LowerBlock;
@@ -44,6 +47,18 @@ impl Census {
         let mut sums = Sums::default();
         lower.for_each(|block| sums.add(block));
         Census::take(own, sums.rows().collect())
+    }
+
+    /// What lower layers hold of what the program's own calls for one kind of memory took, beyond what of it lives: rounding, and what
+    /// was given back and kept.
+    pub fn beyond_own(&self, kind: Kind) -> u128 {
+        let mut balance = Balance::default();
+        for (caller, held) in &self.own {
+            balance.add_own(caller.layer, caller.kind, held.requested_bytes);
+        }
+        self.lower.iter().for_each(|(class, sum)| balance.add_lower(class, sum));
+        let of_it = balance.overheads().filter(|overhead| overhead.asking.own && overhead.asking.kind == kind);
+        of_it.map(|overhead| overhead.bytes).sum()
     }
 
     /// Whether nothing was held.

@@ -13,6 +13,11 @@ use super::undo::Undo;
 use super::vmm::Unmapped;
 use super::{PoolPlace, Replay};
 
+/// Frees of nothing for which the block around their address is looked for.
+const MOST_LOOKS_AROUND: u32 = 4096;
+/// No block is as large: it would be around every address.
+const ADDRESS_SPACE_BYTES: u64 = 1 << 47;
+
 impl Replay {
     #[inline]
     pub(super) fn allocation(&mut self, record: &Record, payload: &[u8], own: bool) {
@@ -218,7 +223,8 @@ impl Replay {
 
     #[inline]
     fn give_back(&mut self, space: Space, record: &Record, below: bool) -> Undo {
-        let Some(block) = self.live.remove(space, record.address) else {
+        let found = self.live.remove(space, record.address).or_else(|| self.remove_around(space, record.address));
+        let Some(block) = found else {
             self.tracks.released();
             return self.unmatched(record, below);
         };
@@ -235,6 +241,18 @@ impl Replay {
                 Undo::Uncounted(block)
             }
         }
+    }
+
+    /// HIP takes an address inside a block for the block's (5.2.3 to 6.4.3 do). CUDA refuses it, and a correction follows. Only so many
+    /// are looked for, because each look goes through all blocks.
+    #[cold]
+    fn remove_around(&mut self, space: Space, address: u64) -> Option<Block> {
+        if space != Space::Memory || address == 0 || self.looks_around >= MOST_LOOKS_AROUND {
+            return None;
+        }
+        self.looks_around += 1;
+        let around = self.live.around(address).filter(|block| block.requested_bytes < ADDRESS_SPACE_BYTES)?.address;
+        self.live.remove(space, around)
     }
 
     #[cold]
@@ -262,6 +280,9 @@ impl Replay {
 
     fn release(&mut self, record: &Record, below: bool) -> Undo {
         let Some(released) = self.vmm.release(record.address) else {
+            if self.vmm.was_released(record.address) {
+                return Undo::Nothing;
+            }
             return self.give_back(Space::Imported, record, below);
         };
         if let Some(block) = &released.gone {

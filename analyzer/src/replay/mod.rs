@@ -199,6 +199,8 @@ pub struct Replay {
     pub unmatched_frees: u64,
     /// The same by function.
     pub unmatched_by: BTreeMap<u16, u64>,
+    /// Frees of nothing for which the block around their address was looked for.
+    looks_around: u32,
     in_vain: vain::InVain,
     /// Bytes that graphs were told to allocate when they run, by the program. It is no memory yet, and nobody says when it is.
     pub graph_bytes: u128,
@@ -264,6 +266,7 @@ impl Replay {
             sizes_bytes: Spread::default(),
             unmatched_frees: 0,
             unmatched_by: BTreeMap::new(),
+            looks_around: 0,
             in_vain: vain::InVain::default(),
             graph_bytes: 0,
             imports: 0,

@@ -68,7 +68,7 @@ fn a_free_that_failed_is_undone() {
     trace.last_call_failed(1);
     trace.free(0x9999);
     trace.last_call_failed(1);
-    trace.free(0x9998);
+    trace.free(0x7f00_0000_9998);
     trace.free(0);
     let replay = run(&trace);
     assert_eq!(held(&replay), (1, u128::from(GIB)));
@@ -133,6 +133,36 @@ fn a_handle_that_was_asked_for_holds_the_memory_too() {
     trace.free_kind(Kind::Physical, "hipMemRelease", 7);
     let replay = run(&trace);
     assert_eq!((held(&replay).0, replay.unmatched_frees), (0, 0));
+}
+
+/// HIP frees the block that an address lies in; CUDA refuses that.
+#[test]
+fn a_free_inside_a_block_takes_the_block() {
+    let mut trace = builder();
+    trace.alloc(0x7f00_0000_0000, GIB);
+    trace.alloc(0x7f10_0000_0000, MIB);
+    trace.free(0x7f00_0000_0000 + MIB);
+    let replay = run(&trace);
+    assert_eq!((held(&replay), device(&replay).calls.frees), ((1, u128::from(MIB)), 1));
+    assert_eq!(replay.unmatched_frees, 0);
+    trace.last_call_failed(1);
+    let replay = run(&trace);
+    assert_eq!((held(&replay).0, device(&replay).calls.frees, replay.unmatched_frees), (2, 0, 0));
+    trace.free(0x7f00_0000_0000 + GIB);
+    assert_eq!(run(&trace).unmatched_frees, 1, "right behind it");
+}
+
+/// HIP 6.4 takes a second release without an error. That is no sign of a call that went past the recorder.
+#[test]
+fn a_handle_that_is_released_twice_was_given_once() {
+    let mut trace = builder();
+    trace.create_and_map(7, 0x10_0000, GIB);
+    trace.unmap(0x10_0000, GIB);
+    (0..2).for_each(|_| _ = trace.free_kind(Kind::Physical, "hipMemRelease", 7));
+    let replay = run(&trace);
+    assert_eq!((held(&replay).0, device(&replay).calls.frees, replay.unmatched_frees), (0, 1, 0));
+    trace.free_kind(Kind::Physical, "hipMemRelease", 8);
+    assert_eq!(run(&trace).unmatched_frees, 1);
 }
 
 #[test]

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::block::{Block, Mapping};
+
+/// Handles that are gone and are known by then.
+const MOST_GONE: usize = 1 << 16;
 
 /// What physical memory is known by.
 pub trait Memory: Copy {
@@ -42,6 +45,8 @@ pub struct Vmm<B = Block> {
     /// old mappings exist, so memory has numbers of its own.
     handles: FxHashMap<u64, (u64, u64)>,
     physical: FxHashMap<u64, Physical<B>>,
+    /// Handles that are gone, the first of them: HIP takes a second release of one without an error.
+    gone: FxHashSet<u64>,
     mappings: BTreeMap<u64, Mapping>,
     next: u64,
     /// Mappings that came (true) or went; kept only where somebody asked for it.
@@ -68,6 +73,7 @@ impl<B> Default for Vmm<B> {
         Vmm {
             handles: FxHashMap::default(),
             physical: FxHashMap::default(),
+            gone: FxHashSet::default(),
             mappings: BTreeMap::new(),
             next: 0,
             changes: None,
@@ -95,9 +101,17 @@ impl<B: Memory> Vmm<B> {
         *references -= 1;
         if *references == 0 {
             self.handles.remove(&handle);
+            if self.gone.len() < MOST_GONE {
+                self.gone.insert(handle);
+            }
         }
         let gone = self.release_number(number, 1);
         Some(Released { number, handle, was_mapped, gone })
+    }
+
+    /// Whether a handle of that number was known, and has been released as often as it was given.
+    pub fn was_released(&self, handle: u64) -> bool {
+        self.gone.contains(&handle) && !self.handles.contains_key(&handle)
     }
 
     fn release_number(&mut self, number: u64, times: u64) -> Option<B> {

@@ -174,7 +174,7 @@ fn where_to_report(page: &mut Page, entry: &Entry) {
     page.headed("WHERE TO REPORT", Paint::Bold, "");
     for filing in &entry.file {
         let with = filing.needs_in_words().map_or(String::new(), |needs| format!(", with {needs}"));
-        page.indented("  -  ", "     ", &format!("{}{with}", filing.place));
+        page.indented("  -  ", "     ", &format!("{}{with}", filing.place_in_words()));
     }
     page.gap();
 }

@@ -133,6 +133,9 @@ impl Executable<'_> {
     }
 }
 
+/// First version of PyTorch whose ROCm builds have expandable segments.
+pub const EXPANDABLE_ON_ROCM: Version = Version { major: 2, minor: 12 };
+
 /// What runs, and in which versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Versions {

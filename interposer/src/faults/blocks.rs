@@ -170,6 +170,15 @@ impl Blocks {
         self.take(self.find(key)?, key).map(block)
     }
 
+    /// The block that an address lies in is gone: HIP takes such an address for the block's. Looks at all of them.
+    pub(super) fn remove_around(self, pointer: u64) -> Option<Block> {
+        let is_around = |place: &&Place| {
+            let key = place.key.load(Ordering::Acquire);
+            key > mark::NAMELESS && key >> 61 == 0 && pointer.wrapping_sub(key) < place.bytes.load(Ordering::Relaxed)
+        };
+        self.remove(self.0.iter().find(is_around)?.key.load(Ordering::Relaxed))
+    }
+
     /// Takes out all blocks that `is_gone`.
     pub(super) fn remove_all(self, is_gone: impl Fn(&Block) -> bool, mut gone: impl FnMut(Block)) {
         for (index, place) in self.0.iter().enumerate() {
@@ -307,6 +316,15 @@ mod tests {
         }
         (0..64).for_each(|number| assert!(blocks.add(number << 12 | 1 << 40, on(0, 1))));
         assert!(!blocks.add(7, on(0, 1)), "full");
+    }
+
+    #[test]
+    fn an_address_inside_a_block_stands_for_the_block() {
+        let blocks = empty(16);
+        blocks.add(0x7000_0000, on(0, 0x1000));
+        assert_eq!(blocks.remove_around(0x7000_1000), None);
+        assert_eq!(blocks.remove_around(0x7000_0fff), Some(on(0, 0x1000)));
+        assert_eq!(blocks.remove(0x7000_0000), None);
     }
 
     #[test]

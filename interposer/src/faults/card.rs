@@ -177,6 +177,9 @@ pub(super) fn release(event: Event, kind: Kind, api: u16, what: &Described, devi
             match (status, block) {
                 (0, Some(block)) => leaves(&block),
                 (_, Some(block)) => _ = table.add(what.address, block),
+                (0, None) if what.address != 0 && kind != Kind::Array => {
+                    table.remove_around(what.address).iter().for_each(leaves);
+                }
                 _ => {}
             }
             status

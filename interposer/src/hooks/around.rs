@@ -94,6 +94,7 @@ fn allocate(
     real: impl Fn() -> i32,
 ) -> i32 {
     frame.note_under_way(describe(false).requested);
+    readings::unless_probed(frame);
     let status = real();
     let status = if status == 0 { 0 } else { readings::again_if_probed(frame, status, &real) };
     if status == 0 {

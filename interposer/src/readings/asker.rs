@@ -12,7 +12,6 @@ use gpuoom_trace::metadata::{DeviceFacts, Reading, probe_skipped};
 use super::runtime::Runtime;
 use super::{nvml, probe};
 use crate::base::guard;
-use crate::call::probed;
 use crate::table::Library;
 
 /// How long an answer is waited for.
@@ -136,7 +135,7 @@ fn answer(device: Device, question: Question) -> Answer {
             Answer::Largest(Err(probe_skipped::RUNTIME_UNVERIFIED))
         }
         Question::Largest { refused_bytes } => {
-            Answer::Largest(probed::during(|| probe::largest(&runtime, device.index, refused_bytes)))
+            Answer::Largest(super::while_probing(|| probe::largest(&runtime, device.index, refused_bytes)))
         }
     }
 }

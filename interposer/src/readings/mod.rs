@@ -20,9 +20,9 @@ use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, fl
 
 use crate::base::config::{self, Probe};
 use crate::base::{guard, thread};
-use crate::call::Frame;
+use crate::call::{Frame, probed};
 use crate::devices;
-use crate::record::{Failure, Recorder, Request};
+use crate::record::{Failure, Recorder, Request, state};
 use crate::table::Library;
 use crate::table::{self, Row};
 
@@ -99,25 +99,53 @@ pub(crate) fn capture_changed(begun: bool) {
     }
 }
 
+/// A call of the program's that asks for memory waits while the probe may hold all of it. It must not be refused inside the runtime: there
+/// it may hold locks that the probe's own free needs.
+#[inline(always)]
+pub(crate) fn unless_probed(frame: &Frame) {
+    // Relaxed: a call that just misses the begin is tried again when it fails.
+    if PROBING.load(Ordering::Relaxed) && frame.is_programs_own() {
+        guard::cold((), || _ = has_probe_ended());
+    }
+}
+
 /// A call that ran out of memory while the probe held some may have failed because of it: waits for the probe and asks
-/// again.
+/// again. Not where the runtime makes the call: to wait there holds up whoever needs the runtime's locks, as the probe does.
 #[cold]
 #[inline(never)]
 pub(crate) fn again_if_probed(frame: &Frame, status: i32, real: &dyn Fn() -> i32) -> i32 {
-    if !table::row(frame.api()).is_out_of_memory(status) {
+    if !table::row(frame.api()).is_out_of_memory(status) || !frame.is_programs_own() {
         return status;
     }
+    // Acquire pairs with the probe's end: whoever sees no probe any more sees when it ended.
     if !PROBING.load(Ordering::Acquire) {
         let overlapped = PROBE_ENDED_AT.load(Ordering::Acquire) > frame.began_at();
         return if overlapped { real() } else { status };
     }
-    for _ in 0..FAILURE_PATIENCE_MICROS / 200 {
-        if !PROBING.load(Ordering::Acquire) {
-            return real();
+    if has_probe_ended() { real() } else { status }
+}
+
+/// Waits for the end of the probe, with a bound.
+fn has_probe_ended() -> bool {
+    let ended = || !PROBING.load(Ordering::Acquire);
+    (0..FAILURE_PATIENCE_MICROS / 200).any(|_| {
+        let has = ended();
+        if !has {
+            guard::sleep_micros(200);
         }
-        guard::sleep_micros(200);
+        has
+    })
+}
+
+/// Runs the probe, on the thread that asks the runtime: it may go on when nobody waits for its answer any more.
+fn while_probing<T>(probe: impl FnOnce() -> T) -> T {
+    PROBING.store(true, Ordering::Release);
+    let answer = probed::during(probe);
+    if let Some(recorder) = state::recorder() {
+        PROBE_ENDED_AT.store(recorder.clock.now(), Ordering::Release);
     }
-    status
+    PROBING.store(false, Ordering::Release);
+    answer
 }
 
 /// Has the readings of a failure taken, before the program reacts to it. Bounded.
@@ -271,12 +299,7 @@ impl Readings {
             return Err(probe_skipped::CAPTURE);
         }
         self.probed.push(failure.device);
-        PROBING.store(true, Ordering::Release);
-        let answer = self.ask(device, Question::Largest { refused_bytes: failure.requested_bytes });
-        // The end first: whoever sees no probe any more sees when it ended.
-        PROBE_ENDED_AT.store(self.recorder.clock.now(), Ordering::Release);
-        PROBING.store(false, Ordering::Release);
-        match answer {
+        match self.ask(device, Question::Largest { refused_bytes: failure.requested_bytes }) {
             Answer::Largest(result) => result,
             _ => Err(probe_skipped::TIMEOUT),
         }

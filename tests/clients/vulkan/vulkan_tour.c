@@ -2,6 +2,7 @@
 //
 //     vulkan_tour            blocks of 512 MiB of the card until one is refused, then all are freed
 //     vulkan_tour half       as many as the first heap of the card can hold half of, and no refusal
+//     vulkan_tour leak       40 steps, each with a block of 512 MiB that is freed and one of 64 MiB that is not
 //
 // Before, a block that the processor sees is written and read, and a buffer is bound to it.
 #include <stdio.h>
@@ -77,6 +78,16 @@ static void visible_memory(VkPhysicalDevice card, VkDevice device) {
     vkFreeMemory(device, memory, NULL);
 }
 
+static void leak(VkDevice device, uint32_t type) {
+    for (int step = 0; step < 40; step++) {
+        VkDeviceMemory block, kept;
+        must(take(device, type, BLOCK, &block), "block");
+        must(take(device, type, 64 * MIB, &kept), "kept");
+        vkFreeMemory(device, block, NULL);
+    }
+    puts("leaked");
+}
+
 int main(int count, char **arguments) {
     VkInstanceCreateInfo info = {VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO};
     VkInstance instance;
@@ -86,6 +97,10 @@ int main(int count, char **arguments) {
     visible_memory(card, device);
     VkDeviceSize heap;
     uint32_t type = type_with(card, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, &heap);
+    if (count > 1 && strcmp(arguments[1], "leak") == 0) {
+        leak(device, type);
+        return 0;
+    }
     int wanted = count > 1 && strcmp(arguments[1], "half") == 0 ? (int)(heap / BLOCK / 2) : MAX_BLOCKS;
     VkDeviceMemory blocks[MAX_BLOCKS];
     VkResult result = VK_SUCCESS;

@@ -6,16 +6,28 @@ use gpuoom_trace::record::{Event, Kind, Record};
 use super::scenes::{full, set, torch, with_log};
 use super::{Labelled, Says, Scene};
 use crate::evidence::{Given, runtime_message};
-use crate::judgement::check::Confidence::{Possible, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable, Proven};
 use crate::testing::{GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "expandable-ignored",
+        says: Says::Found(Probable),
+        also: &[],
+        story: "expandable segments are asked for, and every segment comes from hipMalloc: the program may have turned them off",
+        scene: || expandable("expandable_segments:True", false),
+    },
+    Labelled {
+        id: "expandable-ignored",
         says: Says::Found(Proven),
         also: &[],
-        story: "expandable segments are asked for, and every segment comes from hipMalloc",
-        scene: || expandable("expandable_segments:True", false),
+        story: "the same with torch 2.9 for ROCm, which has none",
+        scene: || {
+            let mut scene = expandable("expandable_segments:True", false);
+            let file = "/usr/lib/python3/torch/version.py".to_owned();
+            scene.trace.machine.push((file, "__version__ = '2.9.1+rocm6.4'\n".to_owned()));
+            scene
+        },
     },
     Labelled {
         id: "expandable-ignored",

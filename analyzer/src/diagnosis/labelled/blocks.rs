@@ -479,6 +479,28 @@ fn what_grows_is_one_section_with_its_lines() {
     assert_eq!(page(&training(|_, _| ())), "");
 }
 
+const CAPPED: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total capacity of 16.00 GiB of \
+    which 7.00 GiB is free. 8.02 GiB allowed; Of the allocated memory 3.00 GiB is allocated by PyTorch, and 5.00 GiB is reserved by \
+    PyTorch but unallocated.";
+
+/// A higher ceiling is only met later.
+#[test]
+fn to_raise_a_ceiling_comes_after_the_fix_of_what_rises() {
+    let advised = |bytes: u64| {
+        let mut scene = training(|trace, step| keep(trace, step, bytes));
+        scene.trace.no_tensor(0, 64 * MIB);
+        scene.trace.throws(THREAD, 0x5555_0000_1000, Some(CAPPED));
+        let steps = summary(&scene.trace).conclusion.ladder.steps;
+        let mut advised: Vec<_> = steps.into_iter().map(|step| (step.id, step.fix.only_if)).collect();
+        advised.dedup_by_key(|(id, _)| *id);
+        advised
+    };
+    let rises = advised(30 * MIB);
+    assert_eq!(rises.iter().map(|(id, _)| *id).collect::<Vec<_>>(), ["live-leak", "process-fraction-cap"]);
+    assert_eq!(rises[1].1, "what rises has an end below the new one");
+    assert_eq!(advised(0).first(), Some(&("process-fraction-cap", String::new())));
+}
+
 /// A refusal on request says nothing of the real card, and what rises there would fill it, too.
 #[test]
 fn the_fix_of_a_leak_stands_beside_a_refusal_on_request() {

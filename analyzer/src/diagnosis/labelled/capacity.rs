@@ -337,6 +337,13 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || held_and_refused(22, 23, gib(1.9), gib(1.8)),
     },
     Labelled {
+        id: "live-leak",
+        says: Says::First(Probable),
+        also: &["true-capacity"],
+        story: "a rise by labels fills the card, and the program goes on for as many more: what is refused can't rise",
+        scene: || goes_on_full(40),
+    },
+    Labelled {
         id: "true-capacity",
         says: Says::Found(Possible),
         also: &[],
@@ -651,6 +658,22 @@ fn a_jump_rules_no_leak_out() {
     let summary = super::summed_up(&(jumped.scene)());
     let page = crate::report::text::write(&summary, &[], crate::report::page::Look::new(4000, false));
     assert!(page.contains("not ruled out: a leak: blocks that stay become more from step to step"), "{page}");
+}
+
+/// A rise by labels has filled the card, and the program goes on with small blocks for so many more labels, and is refused at each.
+fn goes_on_full(labels: u64) -> Scene {
+    let mut scene = full_after_a_rise(true);
+    for step in 20..20 + labels {
+        mark(&mut scene.trace, &format!("step {step}"));
+        scene.trace.site = 11;
+        scene.trace.alloc(0x30_0000_0000, 64 * MIB);
+        scene.trace.free(0x30_0000_0000);
+        scene.trace.site = 7;
+        let seq = scene.trace.refuse(3 * GIB);
+        full(&mut scene.trace, seq, 24 * GIB, 22 * GIB, 2 * GIB);
+        scene.trace.now_ns += 1_000_000_000;
+    }
+    scene
 }
 
 /// PyTorch's library asks so often for more than is left, and nobody tells what it holds unused.

@@ -11,7 +11,7 @@ use super::{Labelled, Says, Scene};
 use crate::evidence::Given;
 use crate::evidence::smi::{Card, CardProcess, SmiReport};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
-use crate::testing::{GIB, MIB, TraceBuilder};
+use crate::testing::{GIB, MIB, TraceBuilder, at};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
@@ -149,6 +149,21 @@ pub(super) const TRACES: &[Labelled] = &[
             let seq = trace.refuse(4 * GIB);
             let read = [(RuntimeFree, 2 * GIB), (VramTotal, 24 * GIB), (VramUsed, 22 * GIB), (KfdOthersVram, 22 * GIB)];
             at_failure(&mut trace, seq, read);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "hidden-runtime-memory",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "the driver counts 12 GiB more, which HSA gave where the program added a memory node to a graph",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            let node = trace.record(Event::Reserve, Kind::Pool, "hipGraphAddMemAllocNode");
+            let node = Record { address: 0x80_0000_0000, requested: 12 * GIB, ..node };
+            trace.set_up_through(node, &[at("hsa_amd_memory_pool_allocate", 0x80_0000_0000, 12 * GIB)]);
+            let seq = trace.refuse(14 * GIB);
+            full(&mut trace, seq, 24 * GIB, 12 * GIB, 12 * GIB);
             Scene { trace }
         },
     },

@@ -178,6 +178,27 @@ pub(super) const TRACES: &[Labelled] = &[
     Labelled {
         id: "oom-optimizer-step",
         says: Says::Found(Possible),
+        also: FULL,
+        story: "the same, and another library's block is more than was missing",
+        scene: || {
+            let run = Run::with_segment(14 * GIB).gives(LOAD, 4, GIB).gives(BACKWARD, 4, GIB);
+            let mut trace = run.gives(STEP, 5, GIB).trace;
+            trace.site = UNSEEN;
+            trace.alloc(0x90_0000_0000, 8 * GIB);
+            trace.site = STEP;
+            for _ in 0..2 {
+                let seq = trace.refuse(3 * GIB);
+                full(&mut trace, seq, 24 * GIB, HELD, 2 * GIB);
+            }
+            trace.no_tensor(0, 3 * GIB);
+            trace.throws(THREAD, 0x5555_0000_1000, None);
+            trace.end(process::EXITS, 1);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "oom-optimizer-step",
+        says: Says::Found(Possible),
         also: &["caching-fragmentation"],
         story: "the same, and more than the step still needs lay unused in pieces",
         scene: || {
@@ -294,6 +315,13 @@ pub(super) const TRACES: &[Labelled] = &[
         also: FULL,
         story: "thirty batches of 1 GiB fit, and one of 3 does not, of which another layer had taken more than ever before",
         scene: || batches_and(3 * GIB / 2).fails(FORWARD, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-longest-batch",
+        says: Says::Found(Possible),
+        also: FULL,
+        story: "the same, and a model came to the card after the first steps: it may be a larger one, and the batch as before",
+        scene: || batches_and(3 * GIB / 2).gives(LOAD, 1, 64 * MIB).fails(FORWARD, 3 * GIB),
     },
     Labelled {
         id: "oom-longest-batch",

@@ -7,7 +7,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 use super::scenes::{NAVI_31, amd_gpu, at_failure, full, sampled, torch, with_log};
 use super::{Labelled, Says, Scene};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
-use crate::testing::{GIB, MIB, TraceBuilder};
+use crate::testing::{At, GIB, MIB, TraceBuilder, at};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
@@ -129,6 +129,20 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["known-bad-version"],
         story: "the same, and the others held as much as before",
         scene: || released_twice([(RuntimeFree, 10 * GIB), (KfdOthersVram, GIB)]),
+    },
+    Labelled {
+        id: "vmm-release-ineffective",
+        says: Says::First(Probable),
+        also: &["true-capacity", "known-bad-version"],
+        story: "nobody read what was free between, and HSA's blocks of 40 handles live that were released: that is nothing hidden",
+        scene: || handles_released(false),
+    },
+    Labelled {
+        id: "vmm-release-ineffective",
+        says: Says::Not,
+        also: &["true-capacity", "known-bad-version", "hidden-runtime-memory"],
+        story: "the same, and HSA has each of them back",
+        scene: || handles_released(true),
     },
     Labelled {
         id: "vmm-release-ineffective",
@@ -376,6 +390,23 @@ fn full_card(other: Option<u32>) -> Scene {
         trace.push(Record { address, ..record }, &[]);
     }
     trace.alloc(0x200_0000_0000, 8 * GIB);
+    Scene { trace }
+}
+
+/// 40 handles of 512 MiB are created and released; the driver counts 20 GiB for the process, and 8 more are refused. `come_back`: the layer
+/// below was given back what it gave.
+fn handles_released(come_back: bool) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    for handle in 1..=40 {
+        let address = 0x100_0000_0000 + handle * GIB;
+        let create = At { api: "hipMemCreate", kind: Kind::Physical, ..at("", handle, 512 * MIB) };
+        trace.alloc_through(0, &[create, at("hsa_amd_memory_pool_allocate", address, 512 * MIB)]);
+        let release = At { api: "hipMemRelease", kind: Kind::Physical, ..at("", handle, 0) };
+        let below = [release, at("hsa_amd_memory_pool_free", address, 0)];
+        trace.free_through(0, if come_back { &below } else { &below[..1] });
+    }
+    let seq = trace.refuse(8 * GIB);
+    full(&mut trace, seq, 24 * GIB, 20 * GIB, 4 * GIB);
     Scene { trace }
 }
 

@@ -3,10 +3,10 @@
 use gpuoom_trace::metadata::Quantity::{KfdOthersVram, KfdProcessVram, RuntimeFree, VramTotal, VramUsed};
 use gpuoom_trace::record::{Event, Kind, Record};
 
-use super::scenes::{at_failure, full};
+use super::scenes::{at_failure, full, set, torch};
 use super::{Labelled, Says, Scene, readings};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
-use crate::testing::{GIB, TraceBuilder, summary};
+use crate::testing::{At, GIB, TraceBuilder, at, summary};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
@@ -15,6 +15,20 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["known-bad-version"],
         story: "a pool gave 12 GiB and got them back; the driver still counts them, and hipMalloc fails",
         scene: || retained(Kind::Device, 12 * GIB),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::First(Probable),
+        also: &["true-capacity", "known-bad-version"],
+        story: "no threshold is set, and below HIP its pools hold 6 GiB more than lives in them",
+        scene: || kept_below(6),
+    },
+    Labelled {
+        id: "pool-retention",
+        says: Says::Not,
+        also: &["true-capacity", "known-bad-version"],
+        story: "the same, and HSA has all but 1 of these back",
+        scene: || kept_below(1),
     },
     Labelled {
         id: "pool-retention",
@@ -253,6 +267,33 @@ fn retained_for(
     Scene { trace }
 }
 
+/// A pool gave 8 GiB and got 6 of them back, of which HSA has all but `kept`; 12 GiB live beside it, and 2 more than are free
+/// are refused.
+fn kept_below(kept: u64) -> Scene {
+    const HSA: &str = "hsa_amd_memory_pool_allocate";
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    for block in 0..12 {
+        let address = 0x10_0000_0000 + block * 2 * GIB;
+        trace.alloc_through(0, &[at("hipMalloc", address, GIB), at(HSA, address, GIB)]);
+    }
+    for block in 0..8 {
+        let address = 0x100_0000_0000 + block * GIB;
+        let of_pool = At { kind: Kind::Pool, ..at("hipMallocAsync", address, GIB) };
+        trace.alloc_through(0, &[of_pool, at(HSA, address, GIB)]);
+    }
+    for block in 0..6 {
+        let address = 0x100_0000_0000 + block * GIB;
+        let of_pool = At { kind: Kind::Pool, ..at("hipFreeAsync", address, 0) };
+        let both = [of_pool, at("hsa_amd_memory_pool_free", address, 0)];
+        trace.free_through(0, if block < kept { &both[..1] } else { &both });
+    }
+    trace.now_ns += 10_000_000_000;
+    let free = (10 - kept) * GIB;
+    let seq = trace.refuse(free + 2 * GIB);
+    full(&mut trace, seq, 24 * GIB, (14 + kept) * GIB, free);
+    Scene { trace }
+}
+
 /// A pool that the program made keeps 12 GiB by its threshold, 6 GiB live beside it, and 8 more are refused. After these calls the
 /// same comes from hipMalloc.
 fn two_pools(asked_of: Kind, calls: &[(Event, Kind, &str)]) -> Scene {
@@ -295,6 +336,39 @@ fn ruled_out(scene: &Scene) -> Option<String> {
     excluded.into_iter().find(|out| out.id == "pool-retention").map(|out| out.by)
 }
 
+/// What is advised against it, and where it can be reported.
+fn advised(trace: TraceBuilder) -> (Vec<String>, Vec<String>) {
+    let calls: &[(&str, &[u64])] = &[(SET, &[4, u64::MAX])];
+    let findings = summary(&retained_of(trace, calls, Kind::Device, 12 * GIB, 2 * GIB).trace).conclusion.findings;
+    let found = findings.into_iter().find(|finding| finding.id == "pool-retention").expect("a pool that keeps");
+    let fixes = found.fix.into_iter().map(|fix| format!("{} {}", fix.command, fix.why)).collect();
+    (fixes, found.file.into_iter().map(|filing| filing.place).collect())
+}
+
+/// PyTorch's pool is emptied by PyTorch, which raised its threshold on purpose.
+#[test]
+fn a_pool_is_emptied_by_whom_it_belongs_to() {
+    let trace = || TraceBuilder::default().device(0, "card", 24 * GIB);
+    let (of_program, _) = advised(trace());
+    assert!(of_program.iter().any(|fix| fix.contains("hipMemPoolTrimTo")), "{of_program:?}");
+    assert!(of_program.iter().all(|fix| !fix.contains("torch")), "{of_program:?}");
+    let mut with_torch = torch(trace());
+    set(&mut with_torch, "PYTORCH_HIP_ALLOC_CONF", "backend:cudaMallocAsync");
+    let (of_torch, _) = advised(with_torch);
+    assert!(of_torch.iter().any(|fix| fix.starts_with("torch.cuda.empty_cache()")), "{of_torch:?}");
+    assert!(of_torch.iter().all(|fix| !fix.contains("TrimTo") && !fix.contains("threshold")), "{of_torch:?}");
+}
+
+/// It is no defect of a runtime's to keep what it was told to keep.
+#[test]
+fn what_a_threshold_keeps_is_nobodys_defect() {
+    let trace = || TraceBuilder::default().device(0, "card", 24 * GIB);
+    assert_eq!(advised(trace()).1, [""; 0]);
+    let findings = summary(&retained(Kind::Device, 12 * GIB).trace).conclusion.findings;
+    let found = findings.into_iter().find(|finding| finding.id == "pool-retention").expect("a pool that keeps");
+    assert_eq!(found.file.iter().map(|filing| filing.place_in_words()).collect::<Vec<_>>(), ["ROCm/rocm-systems (clr)"]);
+}
+
 /// What the full card says of pools: whether it was put to the test that they could give back what was missing.
 fn could_give_back(scene: &Scene) -> Option<bool> {
     let findings = summary(&scene.trace).conclusion.findings;
@@ -305,7 +379,7 @@ fn could_give_back(scene: &Scene) -> Option<bool> {
 
 #[test]
 fn a_full_card_and_its_pools_say_one_thing() {
-    for (live, says) in [(20, true), (16, false)] {
+    for (live, says, is_full) in [(20, true, Probable), (16, false, Possible)] {
         let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
         (0..8).for_each(|block| _ = trace.alloc_kind(Kind::Pool, "hipMallocAsync", 0x100_0000_0000 + block * GIB, GIB));
         (0..8).for_each(|block| _ = trace.free_kind(Kind::Pool, "hipFreeAsync", 0x100_0000_0000 + block * GIB));
@@ -315,6 +389,9 @@ fn a_full_card_and_its_pools_say_one_thing() {
         let scene = Scene { trace };
         let out = ruled_out(&scene);
         assert_eq!((out.is_some(), could_give_back(&scene)), (says, Some(says)), "{out:?}");
+        let findings = summary(&scene.trace).conclusion.findings;
+        let full = findings.iter().find(|finding| finding.id == "true-capacity").map(|finding| finding.confidence);
+        assert_eq!(full, Some(is_full));
     }
 }
 

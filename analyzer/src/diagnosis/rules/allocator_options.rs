@@ -8,7 +8,7 @@ use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
 use crate::judgement::role::Role;
 use crate::options::NO_CACHING;
 use crate::replay::tracks::calls::{Call, What};
-use crate::software::{Platform, Program, Version};
+use crate::software::{EXPANDABLE_ON_ROCM, Platform, Program, Version};
 use crate::thresholds::{Unit, share};
 use crate::words::{percent, size};
 use gpuoom_trace::record::{Kind, NO_DEVICE};
@@ -35,6 +35,15 @@ fn expandable_ignored(case: &Case<'_>, check: &mut Check) {
     let is_about = asks && is_native && case.versions.has(Program::Torch) && took_by_torch(case);
     if !check.applies(is_about) || !has_cache(case, check) {
         return;
+    }
+    // Builds of before 2.12 for ROCm have none. Elsewhere the program may have turned them off itself.
+    let is_too_old = case.versions.platform == Some(Platform::Rocm)
+        && case.versions.torch.is_some_and(|torch| torch < EXPANDABLE_ON_ROCM);
+    if !is_too_old {
+        check.at_most(Confidence::Probable);
+        check.would_settle(
+            "whether the program turned them off: torch.cuda.memory._snapshot()[\"allocator_settings\"] has what counts",
+        );
     }
     let asked = || format!("{} asks for expandable segments", options.chosen.variable);
     check.must(holds_if(options.chosen.is_certain, true), asked);

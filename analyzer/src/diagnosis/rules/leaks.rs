@@ -61,10 +61,33 @@ fn live_leak(case: &Case<'_>, device: &DeviceSummary, check: &mut Check) {
     }
 }
 
-/// The same up to a failure, which would not have come without.
+/// The same up to a failure, which would not have come without. Where the card has been full since an earlier one, nothing could rise any
+/// more: it is judged there.
 fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    if !check.applies(shapes::facts(case, failure).is_some()) {
+        return;
+    }
+    let Some(first) = case.full_since(failure) else { return live_leak_up_to(case, failure, check) };
+    let mut at_first = Check::default();
+    live_leak_up_to(case, &first, &mut at_first);
+    if !matches!(at_first.judgement(), Judgement::Found(_)) {
+        return live_leak_up_to(case, failure, check);
+    }
+    at_first.note(true, || {
+        format!("since #{} so much was held that hardly any more could come to stay: these are the figures of then", first.report.number)
+    });
+    *check = at_first;
+}
+
+/// What is known up to a failure, be it the first of its device that was made up for.
+fn facts_up_to<'a>(case: &'a Case<'_>, failure: &Failure<'_>) -> Option<&'a shape_facts::Facts> {
+    let index = usize::try_from(failure.report.number - 1).ok()?;
+    case.shapes.up_to(index).filter(|_| failure.is_real_of_device())
+}
+
+fn live_leak_up_to(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let device = failure.report.device;
-    let Some(facts) = shapes::facts(case, failure) else {
+    let Some(facts) = facts_up_to(case, failure) else {
         check.applies(false);
         return;
     };
@@ -146,13 +169,11 @@ fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check
 /// A queue that is full is refused more, too, and is emptied then: the program goes on and gives back what it had kept.
 fn emptied_later(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let works = failure.report.evidence.iter().any(|evidence| ["gpu_work", "alloc"].contains(&evidence.event));
-    let around = case.around(failure).filter(|_| works);
-    let track = around.and_then(|around| Some((around, case.replay.tracks.device(around.device)?)));
-    let Some((around, track)) = track else { return };
-    let returned = track.done.since(&around.done).returned_bytes;
-    if share(returned, failure.own_bytes()) >= case.thresholds.emptied_share {
+    let fell = if works { case.fell_since(failure, u64::MAX) } else { None };
+    let Some(fell) = fell else { return };
+    if share(fell, failure.own_bytes()) >= case.thresholds.emptied_share {
         check.at_most(Confidence::Possible);
-        check.note(true, || format!("the program went on, and gave {} back after the failure", size(returned)));
+        check.note(true, || format!("the program went on, and held {} less later than at the failure", size(fell)));
         check.would_settle(
             "whether what stayed had a bound, as that of a queue: the code at the place where it comes from",
         );
@@ -274,10 +295,17 @@ pub(super) fn may_rise_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
 /// segments do is not meant, nor a rise that slows down or may be a load, nor one by many paths: that is the program as a whole.
 pub(super) fn rises_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     let is_found = may_rise_up_to(case, failure);
+    let rose_before = |first: &Failure<'_>| {
+        let mut check = Check::default();
+        live_leak_up_to(case, first, &mut check);
+        matches!(check.judgement(), Judgement::Found(_))
+    };
+    let first = case.full_since(failure).filter(rose_before);
+    let failure = first.as_ref().unwrap_or(failure);
     if let Some(growth) = case.tensor_growth_at(failure) {
         return is_found && growth.significant && tensor_leak::goes_on(growth, case.thresholds);
     }
-    let Some(facts) = shapes::facts(case, failure) else { return false };
+    let Some(facts) = facts_up_to(case, failure) else { return false };
     let is_by_one_path = |kept: &Kept| kept.path_share() >= case.thresholds.one_path_share;
     let goes_on = |rise: &Rise| {
         let is_load = rise.may_be_a_load(case.thresholds);

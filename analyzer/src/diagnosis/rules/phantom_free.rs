@@ -495,7 +495,14 @@ fn accounted_otherwise(case: &Case<'_>, failure: &Failure<'_>, kept: u64) -> u64
     let exported = around.and_then(|around| around.exported_freed_bytes).unwrap_or(0);
     let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
     let stuck = track.map_or(0, |track| track.reads.releases().map(Stretch::stuck_bytes).sum());
-    [kept.max(pending), exported, stuck].into_iter().fold(case.rounding_at_most_bytes(failure), u64::saturating_add)
+    let below = |kind: Kind| failure.oom.census.as_ref().map_or(0, |census| saturate(census.beyond_own(kind)));
+    let rounding = case.rounding_at_most_bytes(failure);
+    // Rounding is in it.
+    let kept_below = (below(Kind::Device) + below(Kind::Array)).saturating_sub(rounding);
+    let in_pools = kept.max(pending).max(below(Kind::Pool));
+    [in_pools, exported, stuck.max(below(Kind::Physical)), kept_below]
+        .into_iter()
+        .fold(rounding, u64::saturating_add)
 }
 
 /// Which of the entry's causes one purpose speaks for, so that only their fixes are told.

@@ -3,10 +3,11 @@
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::judgement::check::{Basis, Check, Confidence};
+use crate::passes::fragmentation::saturate;
 use crate::replay::tracks::reads::Stretch;
 use crate::software::Platform;
 use crate::words::size;
-use gpuoom_trace::record::NO_DEVICE;
+use gpuoom_trace::record::{Kind, NO_DEVICE};
 
 pub(super) const RULES: &[Rule] = &[failure("vmm-release-ineffective", vmm_release_ineffective)];
 
@@ -47,8 +48,8 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     let stretches: Vec<&Stretch> = track.reads.releases().filter(|stretch| is_clear(stretch, failure)).collect();
     let expects = |stretch: &&Stretch| stretch.expected_and_seen().is_some_and(|(expected, _)| expected > 0);
     let stretches: Vec<&Stretch> = stretches.into_iter().filter(expects).collect();
-    if !check.applies(!stretches.is_empty()) {
-        return;
+    if stretches.is_empty() {
+        return kept_below(case, failure, check);
     }
     // A reading is taken a moment before it is recorded: one stretch may end with a reading from before the release.
     if stretches.len() < 2 {
@@ -80,8 +81,31 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
         },
     );
     let reserved = stretches.last().map_or(0, |stretch| stretch.after.reserved_bytes);
+    check.part("reserved addresses");
     check.must(reserved > 0, || format!("the address ranges were still reserved ({})", size(reserved)));
     check.gives_back(0, bytes(risen.expected - risen.at_most), Basis::Estimated);
+}
+
+/// Nobody read what was free around a release, and the layers below still hold what handles took that are gone.
+fn kept_below(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let kept = failure.oom.census.as_ref().map_or(0, |census| saturate(census.beyond_own(Kind::Physical)));
+    if !check.applies(kept >= case.thresholds.much_released_bytes) {
+        return;
+    }
+    check.at_most(Confidence::Probable);
+    check.part("released handles");
+    check.must(true, || {
+        format!("below the runtime live {} that handles took which were released: no call gave that back", size(kept))
+    });
+    check.must(failure.shortfall_bytes().is_some_and(|missing| kept >= missing), || {
+        format!("the request was {}", failure.short_by(failure.shortfall_bytes().unwrap_or(0)))
+    });
+    let exported = case.around(failure).and_then(|around| around.exported_freed_bytes).unwrap_or(0);
+    if exported > 0 {
+        check.at_most(Confidence::Possible);
+        check.would_settle("whether another process has open what was exported and released");
+    }
+    check.gives_back(0, kept, Basis::Estimated);
 }
 
 /// Whether nothing else came between two readings that takes memory or holds it by right: code that was loaded, and memory

@@ -8,6 +8,7 @@ use crate::diagnosis::meanwhile::OTHERS_AT_RETRY;
 use crate::diagnosis::on_card::Alone;
 use crate::diagnosis::pooled::{KEPT, SETTLED};
 use crate::judgement::check::{Basis, Check, Confidence, Holds};
+use crate::passes::fragmentation::saturate;
 use crate::replay::tracks::pools::Kept;
 use crate::replay::tracks::waits::Waited;
 use crate::words::{count, size};
@@ -23,13 +24,14 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let Some(missing) = failure.shortfall_bytes() else { return };
     let hidden = failure.hidden_bytes();
     // Pieces that did not fit the next request may be more than was ever in use at once: where a threshold holds them, and the
-    // driver counts so much.
+    // driver counts so much, or nobody knows what it counts.
     let may_be_more =
-        kept.threshold_bytes > 0 && kept.at_most_bytes >= missing && hidden.is(|bytes| bytes >= missing) == Holds::Yes;
+        kept.threshold_bytes > 0 && kept.at_most_bytes >= missing && hidden.is(|bytes| bytes >= missing) != Holds::No;
+    let below = kept_below(failure);
     if !check.applies(failure.is_real_of_device() && (kept.untrimmed_bytes > 0 || may_be_more)) {
         return;
     }
-    let gave = match kept.untrimmed_bytes >= missing {
+    let gave = match kept.untrimmed_bytes >= missing || below >= missing {
         false if may_be_more => Holds::Unknown(KEPT),
         gave => gave.into(),
     };
@@ -49,7 +51,14 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     had_no_room(failure, check);
     let elsewhere = out_of_reach(case, failure, missing, check);
     let retained = elsewhere.filter(|kept| kept.retained_bytes >= missing);
-    by_attributes(case, retained, failure, check);
+    let is_below = below >= missing && failure.oom.kind != Kind::Pool;
+    match retained {
+        None if is_below => {
+            check.at_most(Confidence::Probable);
+            check.must(true, || format!("below the runtime its pools hold {} more than lives in them", size(below)));
+        }
+        retained => by_attributes(case, retained, failure, check),
+    }
     if retained.is_none() {
         may_be_pending(case, failure, missing, check);
     }
@@ -60,7 +69,16 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         // What rises without an end meets any card, whatever a pool keeps of it.
         check.at_most(Confidence::Possible);
     }
+    check.part(if case.leaves_caching_to_pools() { "PyTorch's pool" } else { "the program's own pool" });
+    if kept.threshold_bytes == 0 {
+        check.part("no release threshold raised");
+    }
     check.gives_back(0, kept.bytes.min(hidden.get().unwrap_or(kept.bytes)), Basis::Estimated);
+}
+
+/// What layers below the runtime hold for its pools beyond what lives in these, in bytes; 0 also where none of them was recorded.
+fn kept_below(failure: &Failure<'_>) -> u64 {
+    failure.oom.census.as_ref().map_or(0, |census| saturate(census.beyond_own(Kind::Pool)))
 }
 
 /// Whether what pools keep was out of the failing call's reach: it is of another pool, or of none. A pool may use what it keeps

@@ -56,6 +56,7 @@ fn is(shape: Shape, case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             }
             unless_in_pieces(shape, case, failure, check);
             its_own_doing(failure, check);
+            unless_others_of_the_process(case, failure, check);
         }
         None => _ = check.applies(false),
     }
@@ -227,6 +228,26 @@ const WHOSE: &str = "who holds the rest of the card (KFD's list of processes, nv
 pub(super) fn its_own_doing(failure: &Failure<'_>, check: &mut Check) {
     not_enough(failure, check);
     decided_by_the_rest(failure, 0, check);
+}
+
+/// What would show whether PyTorch's part of the program is why a request failed.
+const ANOTHER_LIBRARYS: &str = "whether the program needs what it holds beside PyTorch (WHO ALLOCATED)";
+
+/// The same of what the program holds beside PyTorch, where PyTorch's own doing is blamed.
+fn unless_others_of_the_process(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let sums = case.torch_sums(failure).filter(|sums| sums.is_certain() && sums.allocated.is_some());
+    let Some(beside) = sums.map(|sums| failure.own_bytes().saturating_sub(sums.reserved_bytes())) else { return };
+    // Not known is not little.
+    let is_little = |total| share(beside, total) < failure.thresholds.others_share;
+    let is_too_little = failure.shortfall_bytes().is_some_and(|missing| beside < missing);
+    if check.is_over() || beside == 0 || is_too_little || failure.total_bytes().get().is_some_and(is_little) {
+        return;
+    }
+    check.at_most(Confidence::Possible);
+    check.would_settle(ANOTHER_LIBRARYS);
+    check.note(true, || {
+        format!("{} of the program's own blocks are not PyTorch's, at least as much as was missing", size(beside))
+    });
 }
 
 /// Where much of the card is in use beside the program's own blocks, and the request would have fitted without that, what the program

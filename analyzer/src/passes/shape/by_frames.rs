@@ -18,6 +18,9 @@ const PASSES: &str =
     "whether a backward pass had been before: no block came from a forward pass that a function of PyTorch names";
 /// What would tell the first backward pass over a forward pass from a later one.
 const WHICH_PASS: &str = "whether another backward pass over the same forward pass came before it (retain_graph, gradients of gradients, several losses)";
+/// What would tell a larger batch from a larger model.
+const WHICH_GREW: &str =
+    "whether the batch is larger or the model: weights came onto the card after a backward pass had been";
 /// What would tell a longer batch from a larger layer.
 const WHAT_GREW: &str =
     "whether the batch is longer, or one layer asks for more: what else the step asked for before it";
@@ -370,6 +373,10 @@ fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
                 format!("of {} that brought inputs or activations in this step, {grown} brought a larger one than ever before", other_ways(ways))
             });
         }
+    }
+    if told.loaded_after_training() {
+        check.at_most(Confidence::Possible);
+        check.would_settle(WHICH_GREW);
     }
     live(told, check);
     check.at_most(Confidence::Probable);

@@ -134,6 +134,8 @@ impl Shape {
 #[derive(Clone, Debug, Default)]
 pub struct Shapes {
     failures: BTreeMap<usize, Facts>,
+    /// The first failure of each device, where that was made up for: what rises can't rise any more from there on.
+    begins: BTreeMap<usize, Facts>,
 }
 
 impl Shapes {
@@ -145,12 +147,17 @@ impl Shapes {
         // What was made up for by another try is an allocator's housekeeping, and ended nothing.
         let matters = |index: &usize| listed[*index].outcome != Outcome::Recovered;
         let facts = |index: usize| Some((index, Facts::of(replay, index, &listed[index], thresholds)?));
-        Shapes { failures: ends.chain(decides).filter(matters).filter_map(facts).collect() }
+        let is_first = |index: &usize| !listed[..*index].iter().any(|oom| oom.device == listed[*index].device);
+        let begins = (0..EACH.min(listed.len())).filter(|index| !matters(index)).filter(is_first);
+        Shapes {
+            failures: ends.chain(decides).filter(matters).filter_map(facts).collect(),
+            begins: begins.filter_map(facts).collect(),
+        }
     }
 
     /// The same with what the ways to the failed calls name, and the functions of a framework that they came inside.
     pub fn by_paths(mut self, ooms: &[OomReport]) -> Self {
-        for (index, facts) in &mut self.failures {
+        for (index, facts) in self.failures.iter_mut().chain(&mut self.begins) {
             let Some(oom) = ooms.get(*index) else { continue };
             let by = oom.purpose_by.as_deref().unwrap_or_default();
             facts.path = paths::with_purpose(paths::named(&oom.stack), oom.is_for, by);
@@ -185,6 +192,11 @@ impl Shapes {
     /// What is known up to the failure with this index, where it is looked at.
     pub fn failure(&self, index: usize) -> Option<&Facts> {
         self.failures.get(&index)
+    }
+
+    /// The same, and of the first failure of each device, whatever became of it.
+    pub fn up_to(&self, index: usize) -> Option<&Facts> {
+        self.failures.get(&index).or_else(|| self.begins.get(&index))
     }
 
     /// Of all failures that are looked at.

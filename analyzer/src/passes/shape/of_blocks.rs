@@ -226,6 +226,13 @@ impl OfBlocks {
         self.same_way.iter().any(|came| last.is_some_and(|last| came.first < last))
     }
 
+    /// Whether a model was brought to the card after a backward pass had been: it may be another one.
+    pub fn loaded_after_training(&self) -> bool {
+        let backward = self.came.iter().filter(|(phase, _)| *phase == Some(Phase::Backward));
+        let first = backward.map(|(_, came)| came.first).min();
+        last_of(Phase::Load, &self.came).zip(first).is_some_and(|(load, first)| load > first)
+    }
+
     /// Ordinal of the last block before the step that failed, where its beginning is known.
     fn step_began(&self, phase: Phase) -> Option<u64> {
         let last = |phase: Phase| last_of(phase, &self.came);

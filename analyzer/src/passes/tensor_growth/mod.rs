@@ -363,15 +363,20 @@ impl TensorGrowth {
     /// The interval of its rate, and its sum: one sentence for the evidence and the section on growth.
     pub fn range(&self) -> String {
         let bytes = |rate: f64| size(rate.max(0.0) as u64);
+        // Of many steps some are looked at, and those behind the last of them are not.
+        let steps = match self.unseen_steps {
+            0 => format!("since {} {} of {}", self.by.step(), self.first_step, self.steps),
+            unseen => {
+                let all = self.steps.saturating_add(unseen);
+                format!("from {} {} to {} of {all}", self.by.step(), self.first_step, self.steps)
+            }
+        };
         format!(
-            "95 %: {} to {}, over the last {}; {} since {} {} of {}",
+            "95 %: {} to {}, over the last {}; {} {steps}",
             bytes(self.per_step.low),
             bytes(self.per_step.high),
             self.stretch,
             size(self.total_bytes.unsigned_abs()),
-            self.by.step(),
-            self.first_step,
-            self.steps,
         )
     }
 

@@ -31,6 +31,10 @@ impl Cause {
             Some(Event::Module | Event::Reserve) if matches!(kind, Kind::Code | Kind::Queue | Kind::Scratch) => {
                 Cause::Call { layer, kind, own: false }
             }
+            // HIP 5.7 takes a graph's memory when the node is made.
+            Some(Event::Reserve) if kind == Kind::Pool && record.requested > 0 => {
+                Cause::Call { layer, kind, own: false }
+            }
             Some(Event::Module) => Cause::SetUp,
             _ => Cause::Itself,
         }
@@ -40,7 +44,7 @@ impl Cause {
     pub(super) fn of_outermost(self, record: &Record) -> Self {
         match self {
             Cause::Call { layer: Layer::Runtime, kind, .. } => {
-                let asks = matches!(record.event(), Some(Event::Alloc | Event::Pin));
+                let asks = matches!(record.event(), Some(Event::Alloc | Event::Pin)) || kind == Kind::Pool;
                 Cause::Call { layer: Layer::Runtime, kind, own: asks && record.is_programs_own() }
             }
             other => other,

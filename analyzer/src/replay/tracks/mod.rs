@@ -237,7 +237,7 @@ impl Tracks {
             _ => {}
         }
         if self.retries.is_watching(record.at) {
-            self.retries.returned(record.thread, device, bytes, record.at);
+            self.retries.returned(record.thread, block, record.at);
         }
     }
 

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::Limits;
 use super::ends::Ends;
+use crate::replay::block::Block;
 use crate::replay::failures::framework::Place;
 
 /// How long after a failure frees and another try belong to it where nobody says otherwise, in nanoseconds.
@@ -49,7 +50,7 @@ pub struct Retry {
     pub ended_at: u64,
     /// Failed tries, the first one included.
     pub failed_tries: u32,
-    /// Bytes that the thread freed on that device in between.
+    /// Bytes that the thread freed on that device in between, of blocks that lived at the first failure.
     pub freed_bytes: u64,
     /// Of them those that came before the last try that failed.
     pub freed_in_vain_bytes: u64,
@@ -166,16 +167,16 @@ impl Retries {
         self.close(thread);
     }
 
-    /// Memory was given back.
+    /// Memory was given back. What came after the refusal made no room for another try when it went.
     #[cold]
-    pub(super) fn returned(&mut self, thread: u32, device: u8, bytes: u64, at: u64) {
-        let within = self.within_ticks;
+    pub(super) fn returned(&mut self, thread: u32, block: &Block, at: u64) {
+        let (device, bytes, within) = (block.device, block.requested_bytes, self.within_ticks);
         if self.open.get(&thread).is_some_and(|open| at.saturating_sub(open.retry.ended_at) > within) {
             self.close(thread);
         }
         for (of, open) in &mut self.open {
             let retry = &mut open.retry;
-            if retry.device != device || at.saturating_sub(retry.ended_at) > within {
+            if retry.device != device || block.at > retry.at || at.saturating_sub(retry.ended_at) > within {
                 continue;
             }
             if *of == thread {

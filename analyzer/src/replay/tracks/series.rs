@@ -141,6 +141,12 @@ impl Series {
         self.turns.iter().chain([&self.open])
     }
 
+    /// The fewest bytes from a moment on until another, as far as turning points tell: smaller swings may have been forgotten.
+    pub fn lowest_between(&self, from: u64, until: u64) -> Option<u64> {
+        let within = |turn: &&Turn| (from..=until).contains(&turn.at);
+        self.turns().filter(within).map(|turn| turn.bytes).min()
+    }
+
     /// Whether nothing ever lived.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()

@@ -58,6 +58,28 @@ fn a_free_that_failed_is_not_gone() {
     assert_eq!(tracks.device(0).unwrap().live.turns().last().unwrap().bytes, GIB);
 }
 
+/// What came after a refusal makes no room for the next try when it goes.
+#[test]
+fn what_comes_and_goes_after_a_refusal_is_not_released() {
+    let mut trace = builder();
+    trace.alloc(1 << 32, GIB);
+    trace.refuse(2 * GIB);
+    for _ in 0..5 {
+        trace.alloc(7 << 32, GIB);
+        trace.free(7 << 32);
+    }
+    trace.refuse(2 * GIB);
+    let in_vain = |trace: &TraceBuilder| {
+        let replay = run(trace);
+        let retry = replay.tracks.retries.of_failure(0).expect("it was tried again");
+        (retry.freed_bytes, retry.freed_in_vain_bytes, retry.releases)
+    };
+    assert_eq!(in_vain(&trace), (0, 0, 0));
+    trace.free(1 << 32);
+    trace.refuse(2 * GIB);
+    assert_eq!(in_vain(&trace), (GIB, GIB, 1));
+}
+
 #[test]
 fn an_allocators_retry_is_found_with_what_it_released() {
     let mut trace = builder();

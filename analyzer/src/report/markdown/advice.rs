@@ -27,6 +27,6 @@ pub(super) fn write(page: &mut Markdown, summary: &Summary, level: usize) {
 fn places(finding: &Finding) -> impl Iterator<Item = String> {
     finding.file.iter().map(|filing| {
         let with = filing.needs_in_words().map_or(String::new(), |needs| format!(", with {}", plain(&needs)));
-        format!("to report {}: {}{with}", code(finding.id), plain(&filing.place))
+        format!("to report {}: {}{with}", code(finding.id), plain(&filing.place_in_words()))
     })
 }

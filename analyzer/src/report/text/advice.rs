@@ -87,7 +87,7 @@ fn where_to_report(page: &mut Page, summary: &Summary) {
     for finding in summary.conclusion.findings.iter().filter(|finding| is_worth_reporting(finding)) {
         for filing in &finding.file {
             let with = filing.needs_in_words().map_or(String::new(), |needs| format!(", with {needs}"));
-            let text = format!("to report {}: {}{with}", finding.id, filing.place);
+            let text = format!("to report {}: {}{with}", finding.id, filing.place_in_words());
             page.indented("     ", "     ", &clean(&text));
         }
     }

@@ -68,7 +68,10 @@ fn modelled(device: &DeviceSummary, thresholds: &Thresholds) -> String {
         fragmentation.external,
     ) else {
         text.push_str(match device.total_bytes {
-            Some(_) => "; no granule of this size fits the card, so nothing is said about free blocks",
+            Some(total) if total < device.granularity_bytes => {
+                "; no granule of this size fits the card, so nothing is said about free blocks"
+            }
+            Some(_) => "; the runtime did not say how large the card is, so nothing is said about free blocks",
             None => "; the size of the card is not in the trace, so nothing is said about free blocks",
         });
         return text;

@@ -72,7 +72,8 @@ fn is_a_leak(case: &Case<'_>, failure: &Failure<'_>, growth: Option<&TensorGrowt
     // What took less than was missing is not why the card is full.
     let rises = growth.map_or_else(|| rise.is_some_and(Rise::is_significant), |growth| growth.significant);
     let leaks = case.leaks(failure.oom.device).is_some();
-    let may_be = !leaks::rises_in_vain(case, failure) && (leaks || rises);
+    let rose = case.full_since(failure).is_some() && leaks::may_rise_up_to(case, failure);
+    let may_be = !leaks::rises_in_vain(case, failure) && (leaks || rises || rose);
     match growth {
         _ if may_be => Holds::Unknown(IS_IT_MEANT),
         Some(growth) => shown_by_steps(case, growth),
@@ -192,7 +193,11 @@ const OWN_POOLS: &str =
 pub(super) fn by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if case.kept_by_pools(failure).at_most_bytes > 0 {
         let at_most = case.pools_keep_at_most(failure).bytes();
-        check.unless(case.pools_keep_missing(failure), || {
+        let keep_missing = case.pools_keep_missing(failure);
+        if keep_missing != Holds::No {
+            check.at_most(Confidence::Possible);
+        }
+        check.unless(keep_missing, || {
             format!("stream-ordered pools could give back what was missing (they keep at most {})", size(at_most))
         });
     }
@@ -234,7 +239,7 @@ pub(super) fn by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         check.unless(retry.is_release_and_success(), || {
             "PyTorch gave back what it had cached, and the same request succeeded".to_owned()
         });
-    } else if retry.is_release_and_success() {
+    } else if retry.ending == Ending::Succeeded && retry.freed_by_all_bytes() > 0 {
         // A cache that was given back, or data: the card was full of one or the other.
         check.at_most(Confidence::Possible);
         check.note(true, || AFTER_A_RELEASE.to_owned());
