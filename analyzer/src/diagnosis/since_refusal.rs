@@ -5,34 +5,33 @@ use gpuoom_trace::record::Kind;
 use super::case::{Case, Failure};
 use crate::judgement::check::{Holds, Known};
 use crate::passes::fragmentation::saturate;
-use crate::thresholds::share;
 use crate::words::size;
 
 /// What would tell how much was free at the refusal itself.
 pub(super) const AT_REFUSAL: &str = "free memory at the refusal itself: memory came or went before it was read (GPUOOM_SAMPLE, the other threads' calls)";
 
 impl<'a> Case<'a> {
-    /// By how much less than at a failure the program held on that device at some moment until `until` (ticks), in bytes.
-    pub(super) fn fell_since(&self, failure: &Failure<'_>, until: u64) -> Option<u64> {
+    /// By how much less than at a failure the program held on that device at some later moment, in bytes.
+    pub(super) fn fell_since(&self, failure: &Failure<'_>) -> Option<u64> {
         let live = &self.replay.tracks.device(failure.oom.device?)?.live;
-        let lowest = live.lowest_between(failure.oom.at, until).unwrap_or(u64::MAX);
+        let lowest = live.lowest_since(failure.oom.at).unwrap_or(u64::MAX);
         Some(saturate(failure.oom.held.requested_bytes).saturating_sub(lowest))
     }
 
-    /// The first failure of that device since which the program held nearly as much as then at every moment until this one: what is refused
-    /// can't rise. `None` where that is this one.
+    /// The first failure of that device since which the program held nearly as much as at this one, at every moment until then: what is
+    /// refused can't rise. `None` where that is this one.
     pub(super) fn full_since(&self, failure: &Failure<'_>) -> Option<Failure<'a>> {
-        let is_earlier = |other: &Failure<'a>| {
+        let live = &self.replay.tracks.device(failure.oom.device?)?.live;
+        let held = |failure: &Failure<'_>| saturate(failure.oom.held.requested_bytes);
+        let least = held(failure) - (held(failure) as f64 * self.thresholds.emptied_share) as u64;
+        let fell_at = live.last_below(least, failure.oom.at);
+        self.failures().find(|other| {
             other.report.number < failure.report.number
                 && other.report.device == failure.report.device
+                && held(other) >= least
+                && fell_at.is_none_or(|fell_at| other.oom.at > fell_at)
                 && self.shapes.up_to((other.report.number - 1) as usize).is_some()
-        };
-        let stayed = |other: &Failure<'a>| {
-            let held = saturate(other.oom.held.requested_bytes);
-            let fell = self.fell_since(other, failure.oom.at);
-            fell.is_some_and(|fell| share(fell, held) < self.thresholds.emptied_share)
-        };
-        self.failures().filter(is_earlier).find(stayed)
+        })
     }
 }
 
@@ -62,12 +61,6 @@ impl Failure<'_> {
     pub fn was_enough(&self, read: Known<u64>) -> Holds {
         match self.request_bytes().get() {
             Some(request) => self.was_free(read, |free| self.thresholds.is_enough(free, request)),
-            // Padding only adds to what the rows take.
-            None if self.report.pads_rows
-                && self.was_free(read, |free| self.thresholds.is_enough(free, self.oom.requested_bytes)) == Holds::No =>
-            {
-                Holds::No
-            }
             None => Holds::Unknown(self.request_bytes().reading()),
         }
     }

@@ -138,8 +138,8 @@ fn options() -> Vec<Scene> {
         ),
         scene(
             "expandable-ignored",
-            Found(Proven),
-            "the same over CUDA, where the driver is too old for it",
+            Found(Probable),
+            "the same over CUDA, where the driver is too old for it: the program may have turned them off",
             "through {lib}/libtorch_cuda.so; push 20M 10; sleep 250",
         )
         .torch_cuda("2.8.0+cu128", "12.8")

@@ -11,7 +11,7 @@ use super::scenes::{at_failure, card_file, full, set, torch};
 use super::uses::mark;
 use super::{Labelled, Says, Scene, readings};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
-use crate::testing::{GIB, MIB, TraceBuilder, gib};
+use crate::testing::{GIB, MIB, TraceBuilder, gib, summary};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
@@ -658,6 +658,28 @@ fn a_jump_rules_no_leak_out() {
     let summary = super::summed_up(&(jumped.scene)());
     let page = crate::report::text::write(&summary, &[], crate::report::page::Look::new(4000, false));
     assert!(page.contains("not ruled out: a leak: blocks that stay become more from step to step"), "{page}");
+}
+
+/// Whoever gives memory back before it is asked for again: the card may have been full of what nobody needed.
+#[test]
+fn a_card_that_another_thread_makes_room_on_may_have_been_full_of_no_use() {
+    let confidence = |freed_by: Option<u32>| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        (0..23).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+        let seq = trace.refuse(4 * GIB);
+        full(&mut trace, seq, 24 * GIB, 23 * GIB, GIB);
+        if let Some(thread) = freed_by {
+            for block in 0..4 {
+                let free = trace.record_on(thread, Event::Free, Kind::Device, "hipFree");
+                trace.push(Record { address: 0x10_0000_0000 + block * 2 * GIB, ..free }, &[]);
+            }
+            trace.alloc(0x80_0000_0000, 4 * GIB);
+        }
+        let findings = summary(&trace).conclusion.findings;
+        findings.into_iter().find(|finding| finding.id == "true-capacity").map(|finding| finding.confidence)
+    };
+    assert_eq!(confidence(None), Some(Probable));
+    assert_eq!(confidence(Some(77)), Some(Possible));
 }
 
 /// A rise by labels has filled the card, and the program goes on with small blocks for so many more labels, and is refused at each.

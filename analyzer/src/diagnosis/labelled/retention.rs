@@ -366,7 +366,10 @@ fn what_a_threshold_keeps_is_nobodys_defect() {
     assert_eq!(advised(trace()).1, [""; 0]);
     let findings = summary(&retained(Kind::Device, 12 * GIB).trace).conclusion.findings;
     let found = findings.into_iter().find(|finding| finding.id == "pool-retention").expect("a pool that keeps");
-    assert_eq!(found.file.iter().map(|filing| filing.place_in_words()).collect::<Vec<_>>(), ["ROCm/rocm-systems (clr)"]);
+    assert_eq!(
+        found.file.iter().map(|filing| filing.place_in_words()).collect::<Vec<_>>(),
+        ["ROCm/rocm-systems (clr)"]
+    );
 }
 
 /// What the full card says of pools: whether it was put to the test that they could give back what was missing.

@@ -74,7 +74,10 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         return live_leak_up_to(case, failure, check);
     }
     at_first.note(true, || {
-        format!("since #{} so much was held that hardly any more could come to stay: these are the figures of then", first.report.number)
+        format!(
+            "since #{} so much was held that hardly any more could come to stay: these are the figures of then",
+            first.report.number
+        )
     });
     *check = at_first;
 }
@@ -169,7 +172,7 @@ fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check
 /// A queue that is full is refused more, too, and is emptied then: the program goes on and gives back what it had kept.
 fn emptied_later(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let works = failure.report.evidence.iter().any(|evidence| ["gpu_work", "alloc"].contains(&evidence.event));
-    let fell = if works { case.fell_since(failure, u64::MAX) } else { None };
+    let fell = if works { case.fell_since(failure) } else { None };
     let Some(fell) = fell else { return };
     if share(fell, failure.own_bytes()) >= case.thresholds.emptied_share {
         check.at_most(Confidence::Possible);

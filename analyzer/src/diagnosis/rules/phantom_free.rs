@@ -500,9 +500,7 @@ fn accounted_otherwise(case: &Case<'_>, failure: &Failure<'_>, kept: u64) -> u64
     // Rounding is in it.
     let kept_below = (below(Kind::Device) + below(Kind::Array)).saturating_sub(rounding);
     let in_pools = kept.max(pending).max(below(Kind::Pool));
-    [in_pools, exported, stuck.max(below(Kind::Physical)), kept_below]
-        .into_iter()
-        .fold(rounding, u64::saturating_add)
+    [in_pools, exported, stuck.max(below(Kind::Physical)), kept_below].into_iter().fold(rounding, u64::saturating_add)
 }
 
 /// Which of the entry's causes one purpose speaks for, so that only their fixes are told.

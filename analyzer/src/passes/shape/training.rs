@@ -280,7 +280,11 @@ pub(super) fn eval_batch(facts: &Facts, check: &mut Check) {
     }
     let largest = facts.largest_before();
     check.must(facts.requested_bytes > largest, || {
-        format!("it asks for {}, and no request of the cycles before for more than {}", size(facts.requested_bytes), size(largest))
+        format!(
+            "it asks for {}, and no request of the cycles before for more than {}",
+            size(facts.requested_bytes),
+            size(largest)
+        )
     });
     if !is_marked && !pause_before_last_cycle(facts) {
         check.must(facts.on_path(Thing::Phase(Phase::Evaluation)).is_some(), String::new);

@@ -141,10 +141,14 @@ impl Series {
         self.turns.iter().chain([&self.open])
     }
 
-    /// The fewest bytes from a moment on until another, as far as turning points tell: smaller swings may have been forgotten.
-    pub fn lowest_between(&self, from: u64, until: u64) -> Option<u64> {
-        let within = |turn: &&Turn| (from..=until).contains(&turn.at);
-        self.turns().filter(within).map(|turn| turn.bytes).min()
+    /// The fewest bytes from a moment on, as far as turning points tell: smaller swings may have been forgotten.
+    pub fn lowest_since(&self, from: u64) -> Option<u64> {
+        self.turns().rev().take_while(|turn| turn.at >= from).map(|turn| turn.bytes).min()
+    }
+
+    /// When fewer bytes than these were there for the last time until a moment, as far as turning points tell.
+    pub fn last_below(&self, bytes: u64, until: u64) -> Option<u64> {
+        self.turns().rev().find(|turn| turn.at <= until && turn.bytes < bytes).map(|turn| turn.at)
     }
 
     /// Whether nothing ever lived.
