@@ -29,7 +29,11 @@ fn who_looks_at_the_status_and_does_without_is_not_told_that_it_drops_errors() {
 fn a_queue_that_is_worked_off_is_hardly_a_leak() {
     let run = run("queue");
     assert_eq!(run.confidence("live-leak").as_deref(), Some("possible"), "{}", run.page());
-    assert!(run.page().contains("the program went on, and held 992 MiB less later than at the failure"), "{}", run.page());
+    assert!(
+        run.page().contains("the program went on, and held 992 MiB less later than at the failure"),
+        "{}",
+        run.page()
+    );
 }
 
 /// A pool that the program made may have a limit of its own, which no reading of the card shows.
