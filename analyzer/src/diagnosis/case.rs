@@ -300,6 +300,12 @@ impl<'a> Failure<'a> {
         saturate(self.oom.held.requested_bytes.saturating_sub(self.oom.held_managed_bytes))
     }
 
+    /// What layers below hold of what the program's own calls for one kind of memory took, beyond what of it lives: rounding, and what was
+    /// given back and kept. 0 also where no such layer was recorded, or nobody counted: then nothing is shown by it.
+    pub fn kept_below_bytes(&self, kind: Kind) -> u64 {
+        self.oom.census.as_ref().map_or(0, |census| saturate(census.beyond_own(kind)))
+    }
+
     /// (`K_self`) This process's memory as the driver counts it (KFD, else NVML).
     pub fn process_bytes(&self) -> Known<u64> {
         let read = &self.oom.read;

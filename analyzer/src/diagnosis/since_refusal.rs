@@ -23,7 +23,7 @@ impl<'a> Case<'a> {
     pub(super) fn full_since(&self, failure: &Failure<'_>) -> Option<Failure<'a>> {
         let live = &self.replay.tracks.device(failure.oom.device?)?.live;
         let held = |failure: &Failure<'_>| saturate(failure.oom.held.requested_bytes);
-        let least = held(failure) - (held(failure) as f64 * self.thresholds.emptied_share) as u64;
+        let least = held(failure) - (held(failure) as f64 * self.thresholds.given_back_share) as u64;
         let fell_at = live.last_below(least, failure.oom.at);
         self.failures().find(|other| {
             other.report.number < failure.report.number

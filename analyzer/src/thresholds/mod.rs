@@ -344,7 +344,7 @@ thresholds! {
     /// Height of an evaluation's cycles, as a share of those of the training, below which they lack a backward pass.
     forward_share: f64 = 0.75, Share, "ours", ["oom-eval-accumulation"];
     /// Share of what had piled up by which less is held where it was given back.
-    given_back_share: f64 = 0.10, Share, "ours", ["oom-eval-accumulation"];
+    given_back_share: f64 = 0.10, Share, "ours", ["oom-eval-accumulation", "live-leak"];
     /// Pause before an evaluation, as a share of a step.
     pause_share: f64 = 0.5, Share, "ours", ["oom-eval-batch"];
     /// Forward passes' worth of blocks of each line from which on several passes are told from one that is longer.

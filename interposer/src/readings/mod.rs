@@ -125,16 +125,16 @@ pub(crate) fn again_if_probed(frame: &Frame, status: i32, real: &dyn Fn() -> i32
     if has_probe_ended() { real() } else { status }
 }
 
-/// Waits for the end of the probe, with a bound.
+/// Waits for the end of the probe, with a bound: of one that hangs in the vendor's code, or whose thread is gone, nobody waits again.
 fn has_probe_ended() -> bool {
-    let ended = || !PROBING.load(Ordering::Acquire);
-    (0..FAILURE_PATIENCE_MICROS / 200).any(|_| {
-        let has = ended();
-        if !has {
-            guard::sleep_micros(200);
+    for _ in 0..FAILURE_PATIENCE_MICROS / 200 {
+        if !PROBING.load(Ordering::Acquire) {
+            return true;
         }
-        has
-    })
+        guard::sleep_micros(200);
+    }
+    PROBING.store(false, Ordering::Release);
+    false
 }
 
 /// Runs the probe, on the thread that asks the runtime: it may go on when nobody waits for its answer any more.

@@ -74,10 +74,9 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         return live_leak_up_to(case, failure, check);
     }
     at_first.note(true, || {
-        format!(
-            "since #{} so much was held that hardly any more could come to stay: these are the figures of then",
-            first.report.number
-        )
+        let never = percent(1.0 - case.thresholds.given_back_share);
+        let first = first.report.number;
+        format!("since #{first} the program never held less than {never} of what it holds here: these are the figures of #{first}")
     });
     *check = at_first;
 }

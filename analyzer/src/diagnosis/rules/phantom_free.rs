@@ -423,6 +423,10 @@ fn zombie_vram(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     check.unless(shows, || "a living graphics client holds it".to_owned());
 }
 
+/// What would tell whether layers below keep what the program gave back, where that was not counted.
+const UNCOUNTED: &str =
+    "what layers below hold of what the program gave back: too many blocks lived at too many failures to count them";
+
 /// Runtime and libraries hold memory that the program never asked for.
 fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !check.applies(failure.is_real_of_device()) {
@@ -437,6 +441,10 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
         hidden >= failure.thresholds.hidden_bytes && share(hidden, total) >= failure.thresholds.hidden_share
     };
     check.at_most(Confidence::Probable);
+    if failure.oom.census.is_none() {
+        check.at_most(Confidence::Possible);
+        check.would_settle(UNCOUNTED);
+    }
     let less = both.map(|(hidden, total)| (hidden.saturating_sub(at_most - accounted), total));
     if less.is(is_much) == Holds::No {
         // Pieces in pools that did not fit the next request may be all of it.
@@ -495,7 +503,7 @@ fn accounted_otherwise(case: &Case<'_>, failure: &Failure<'_>, kept: u64) -> u64
     let exported = around.and_then(|around| around.exported_freed_bytes).unwrap_or(0);
     let track = failure.oom.device.and_then(|device| case.replay.tracks.device(device));
     let stuck = track.map_or(0, |track| track.reads.releases().map(Stretch::stuck_bytes).sum());
-    let below = |kind: Kind| failure.oom.census.as_ref().map_or(0, |census| saturate(census.beyond_own(kind)));
+    let below = |kind: Kind| failure.kept_below_bytes(kind);
     let rounding = case.rounding_at_most_bytes(failure);
     // Rounding is in it.
     let kept_below = (below(Kind::Device) + below(Kind::Array)).saturating_sub(rounding);

@@ -3,7 +3,6 @@
 use super::{Rule, failure};
 use crate::diagnosis::case::{Case, Failure};
 use crate::judgement::check::{Basis, Check, Confidence};
-use crate::passes::fragmentation::saturate;
 use crate::replay::tracks::reads::Stretch;
 use crate::software::Platform;
 use crate::words::size;
@@ -88,7 +87,7 @@ fn vmm_release_ineffective(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
 
 /// Nobody read what was free around a release, and the layers below still hold what handles took that are gone.
 fn kept_below(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
-    let kept = failure.oom.census.as_ref().map_or(0, |census| saturate(census.beyond_own(Kind::Physical)));
+    let kept = failure.kept_below_bytes(Kind::Physical);
     if !check.applies(kept >= case.thresholds.much_released_bytes) {
         return;
     }

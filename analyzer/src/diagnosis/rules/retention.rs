@@ -8,7 +8,6 @@ use crate::diagnosis::meanwhile::OTHERS_AT_RETRY;
 use crate::diagnosis::on_card::Alone;
 use crate::diagnosis::pooled::{KEPT, SETTLED};
 use crate::judgement::check::{Basis, Check, Confidence, Holds};
-use crate::passes::fragmentation::saturate;
 use crate::replay::tracks::pools::Kept;
 use crate::replay::tracks::waits::Waited;
 use crate::words::{count, size};
@@ -27,7 +26,7 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     // driver counts so much, or nobody knows what it counts.
     let may_be_more =
         kept.threshold_bytes > 0 && kept.at_most_bytes >= missing && hidden.is(|bytes| bytes >= missing) != Holds::No;
-    let below = kept_below(failure);
+    let below = failure.kept_below_bytes(Kind::Pool);
     if !check.applies(failure.is_real_of_device() && (kept.untrimmed_bytes > 0 || may_be_more)) {
         return;
     }
@@ -74,11 +73,6 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         check.part("no release threshold raised");
     }
     check.gives_back(0, kept.bytes.min(hidden.get().unwrap_or(kept.bytes)), Basis::Estimated);
-}
-
-/// What layers below the runtime hold for its pools beyond what lives in these, in bytes; 0 also where none of them was recorded.
-fn kept_below(failure: &Failure<'_>) -> u64 {
-    failure.oom.census.as_ref().map_or(0, |census| saturate(census.beyond_own(Kind::Pool)))
 }
 
 /// Whether what pools keep was out of the failing call's reach: it is of another pool, or of none. A pool may use what it keeps

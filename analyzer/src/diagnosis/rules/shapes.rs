@@ -246,7 +246,8 @@ fn unless_others_of_the_process(case: &Case<'_>, failure: &Failure<'_>, check: &
     check.at_most(Confidence::Possible);
     check.would_settle(ANOTHER_LIBRARYS);
     check.note(true, || {
-        format!("{} of the program's own blocks are not PyTorch's, at least as much as was missing", size(beside))
+        let enough = if failure.shortfall_bytes().is_some() { ", at least as much as was missing" } else { "" };
+        format!("{} of the program's own blocks are not PyTorch's{enough}", size(beside))
     });
 }
 
