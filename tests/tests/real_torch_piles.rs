@@ -32,7 +32,7 @@ fn predictions_that_pile_up_in_a_function_of_the_programs() {
     assert_eq!(run.confidence("oom-eval-accumulation").as_deref(), Some("probable"), "{}", run.page());
     assert_eq!(run.confidence("oom-first-forward"), None);
     let page = run.page();
-    assert!(page.contains("the call comes from evaluate") && page.contains(".cpu(): move each output"), "{page}");
+    assert!(page.contains("the call comes from evaluate") && page.contains(".cpu(): move what is kept"), "{page}");
     // The pass that failed has made one already that nobody keeps.
     let told = page
         .split(" of it live that came by Net.forward (piles.py:")

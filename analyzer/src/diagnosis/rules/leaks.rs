@@ -293,16 +293,22 @@ pub(super) fn may_rise_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     matches!(leak_up_to(case, failure), Judgement::Found(_))
 }
 
+fn is_found_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let mut check = Check::default();
+    live_leak_up_to(case, failure, &mut check);
+    matches!(check.judgement(), Judgement::Found(_))
+}
+
+/// Whether a leak is at least possible up to a failure, or up to the one since which the card is full, be that made up for or not.
+pub(super) fn rose_until_full(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    may_rise_up_to(case, failure) || is_found_up_to(case, case.full_since(failure).as_ref().unwrap_or(failure))
+}
+
 /// Whether blocks of one call path stay, more and more, up to a failure that would not have come without them. What PyTorch's
 /// segments do is not meant, nor a rise that slows down or may be a load, nor one by many paths: that is the program as a whole.
 pub(super) fn rises_up_to(case: &Case<'_>, failure: &Failure<'_>) -> bool {
-    let is_found = may_rise_up_to(case, failure);
-    let rose_before = |first: &Failure<'_>| {
-        let mut check = Check::default();
-        live_leak_up_to(case, first, &mut check);
-        matches!(check.judgement(), Judgement::Found(_))
-    };
-    let first = case.full_since(failure).filter(rose_before);
+    let is_found = rose_until_full(case, failure);
+    let first = case.full_since(failure).filter(|first| is_found_up_to(case, first));
     let failure = first.as_ref().unwrap_or(failure);
     if let Some(growth) = case.tensor_growth_at(failure) {
         return is_found && growth.significant && tensor_leak::goes_on(growth, case.thresholds);

@@ -72,7 +72,7 @@ fn is_a_leak(case: &Case<'_>, failure: &Failure<'_>, growth: Option<&TensorGrowt
     // What took less than was missing is not why the card is full.
     let rises = growth.map_or_else(|| rise.is_some_and(Rise::is_significant), |growth| growth.significant);
     let leaks = case.leaks(failure.oom.device).is_some();
-    let rose = case.full_since(failure).is_some() && leaks::may_rise_up_to(case, failure);
+    let rose = leaks::rose_until_full(case, failure);
     let may_be = !leaks::rises_in_vain(case, failure) && (leaks || rises || rose);
     match growth {
         _ if may_be => Holds::Unknown(IS_IT_MEANT),
