@@ -157,6 +157,9 @@ pub struct Versions {
     pub torch_hip: Option<Version>,
     /// The HIP runtimes that are loaded, by path.
     pub hip_runtimes: Vec<String>,
+    /// What follows `libhsa-runtime64.so.` in the name of the HSA runtime's file, where that is more than the interface's number:
+    /// `1.13.0`. Distributions put HIP and HSA of different releases together.
+    pub hsa: Option<String>,
     /// Programs whose libraries are loaded.
     pub programs: Vec<Program>,
 }
@@ -197,6 +200,7 @@ impl Versions {
         hip_runtimes.dedup();
         let hip = runtime("hip").map(of_hip);
         let (rocm, rocm_by) = rocm::release(&hip_runtimes, hip, kept).unzip();
+        let hsa = files().find_map(|file| file.strip_prefix("libhsa-runtime64.so."));
         Versions {
             platform,
             rocm: rocm.map(|release| release.version),
@@ -207,6 +211,7 @@ impl Versions {
             torch: torch.and_then(|text| value_in(text, "__version__")).and_then(Version::parse),
             torch_hip: torch.and_then(|text| value_in(text, "hip")).and_then(Version::parse),
             hip_runtimes,
+            hsa: hsa.filter(|version| version.contains('.')).map(str::to_owned),
             programs,
         }
     }
@@ -216,7 +221,7 @@ impl Versions {
         self.rocm.map(|version| Release { version, patch: self.rocm_patch })
     }
 
-    /// Frameworks in the process with their versions, and ROCm's, as people read them.
+    /// Frameworks in the process with their versions, ROCm's and its HSA runtime's, as people read them.
     pub fn words(&self) -> Vec<String> {
         let frameworks = self.programs.iter().map(|program| match (program, self.torch, self.torch_hip) {
             (Program::Torch, Some(torch), Some(hip)) => format!("PyTorch {torch} for HIP {hip}"),
@@ -227,7 +232,8 @@ impl Versions {
             (Program::Jax, ..) => "JAX".to_owned(),
             (Program::TensorFlow, ..) => "TensorFlow".to_owned(),
         });
-        frameworks.chain(self.rocm_words()).collect()
+        let hsa = self.hsa.as_ref().map(|version| format!("HSA runtime {version}"));
+        frameworks.chain(self.rocm_words()).chain(hsa).collect()
     }
 
     /// ROCm and, where its number is another, HIP: `ROCm 10.0.0 (HIP 7.15)`.
@@ -345,6 +351,16 @@ mod tests {
         assert!(matches!(at(None).is_at_least(at(Some(2))), Holds::Unknown(_)));
         assert_eq!(Release::parse("6.4.1-83\n"), Some(at(Some(1))));
         assert_eq!(Release::parse("6.4"), Some(at(None)));
+    }
+
+    #[test]
+    fn the_hsa_runtime_is_named_by_its_file() {
+        let words = |module: &str| {
+            let executable = Executable { path: "/bin/x", is_ggml_possible: false };
+            Versions::of([("hip", Some(50_731_921))].into_iter(), executable, [module].into_iter(), &[]).words()
+        };
+        assert_eq!(words("/usr/lib/libhsa-runtime64.so.1.13.0"), ["ROCm 5.7", "HSA runtime 1.13.0"]);
+        assert_eq!(words("/usr/lib/libhsa-runtime64.so.1"), ["ROCm 5.7"]);
     }
 
     #[test]

@@ -53,7 +53,9 @@ pub(in crate::report) fn whatever_the_cause(summary: &Summary) -> Option<String>
         true => {
             format!(". For this request alone a card must have at least {more} more, and what rises goes on")
         }
-        false => format!(", or take a card that has at least {more} more"),
+        false => {
+            format!(", or take a larger card: these blocks and the request alone need {more} more than this one has")
+        }
     };
     Some(format!("whatever the cause: ask for less at once, free before it what is no longer used{card}"))
 }

@@ -198,7 +198,7 @@ fn describe_reading(reading: &ReadingRow) -> String {
 /// Who holds a row, and what.
 pub(in crate::report) fn describe_holder(row: &Row) -> (&'static str, String) {
     match row.owner {
-        "rounding" => ("rounding", format!("of {}, and blocks kept for reuse", kind_name(row))),
+        "rounding" => ("rounding", format!("of {}{}, and blocks for reuse", kind_name(row), in_layer(row))),
         "runtime pools and caches" => ("runtime", "pools and caches beyond what was handed out".to_owned()),
         "contexts and library handles" => ("set-up", format!("contexts and library handles{}", blocks(row))),
         "other processes" | "graphics clients" => ("others", format!("{}, by {}", row.owner, row.source)),
@@ -230,6 +230,15 @@ fn describe(row: &Row, wide: usize) -> String {
 
 fn blocks(row: &Row) -> String {
     if row.blocks == 0 { String::new() } else { format!(", {}", count(row.blocks, "block", "blocks")) }
+}
+
+/// Where a row of that name stands for each layer that rounds.
+fn in_layer(row: &Row) -> String {
+    match row.layer {
+        Some("hsa") => " (HSA)".to_owned(),
+        Some(layer) => format!(" ({layer})"),
+        None => String::new(),
+    }
 }
 
 fn kind_name(row: &Row) -> &'static str {
