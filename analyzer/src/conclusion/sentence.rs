@@ -196,12 +196,17 @@ fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
             None => "how much was free was not measured".to_owned(),
         },
     };
-    let managed = match oom.held_managed_bytes {
-        0 => String::new(),
-        bytes => format!(", beside {} that may lie in RAM", size(bytes)),
+    let surely = oom.held_bytes.saturating_sub(oom.held_managed_bytes);
+    let held = match (surely, oom.held_managed_bytes) {
+        (0, managed @ 1..) => format!("{}, which may lie on the card{} or in RAM", size(managed), in_brackets(total)),
+        (_, 0) => format!("{}{of_total}", size(surely)),
+        (_, managed) => format!("{}{of_total}, beside {} that may lie in RAM", size(surely), size(managed)),
     };
-    let held = size(oom.held_bytes.saturating_sub(oom.held_managed_bytes));
-    format!("The program's own blocks held {held}{of_total}{managed}; {free}.")
+    format!("The program's own blocks held {held}; {free}.")
+}
+
+fn in_brackets(total_bytes: Option<u64>) -> String {
+    total_bytes.map_or(String::new(), |total| format!(" ({})", size(total)))
 }
 
 fn short(oom: &OomReport, missing_bytes: u64) -> String {
@@ -293,6 +298,10 @@ fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
             "A GPU call was then given a null pointer, which may be the one that the failed call left behind."
                 .to_owned()
         }
+        (_, 1..) if outcomes.stories == 1 => format!(
+            "After {total} refused requests, which may be attempts to make up for the first, a GPU call was given a null pointer, which may \
+             be one that they left behind."
+        ),
         (_, used @ 1..) => format!(
             "After {used} of {total} failures a GPU call was given a null pointer, which may be the one that the failed call left behind."
         ),

@@ -9,6 +9,7 @@ use crate::judgement::check::{Check, Confidence, Holds, Known};
 use crate::machine::kfd::KfdNode;
 use crate::passes::device::DeviceSummary;
 use crate::passes::fragmentation::saturate;
+use crate::replay::tracks::retries::Retry;
 use crate::software::Platform;
 use crate::thresholds::share;
 use crate::words::{percent, size};
@@ -236,8 +237,15 @@ fn refuted_by_others(failure: &Failure<'_>, check: &mut Check) {
     });
 }
 
-/// What the thread gave back, a cache or data, no call says.
-pub(super) const AFTER_A_RELEASE: &str = "the same request succeeded after its thread had given memory back";
+/// What was given back, a cache or data, no call says.
+pub(super) fn after_a_release(retry: &Retry) -> String {
+    let who = match (retry.freed_bytes, retry.freed_by_others_bytes) {
+        (0, _) => "another thread",
+        (_, 0) => "its thread",
+        _ => "its thread and another",
+    };
+    format!("the same request succeeded after {who} had given memory back")
+}
 
 /// Whether others hold enough to be a reason. That they do not can be known without knowing how much they hold.
 fn others_hold_much(failure: &Failure<'_>) -> Holds {

@@ -57,7 +57,9 @@ fn dropped_oom_return(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check)
     if !check.applies(oom.outcome == Outcome::Dropped) {
         return;
     }
-    check.must(true, || went_on(failure.report));
+    let ooms = &case.facts.ooms;
+    let has_attempts = ooms.iter().any(|oom| oom.attempt_of == Some(failure.report.number));
+    check.must(true, || went_on(failure.report, has_attempts || failure.report.attempt_of.is_some()));
     // Each interface has its own way to tell of a failure.
     check.part(failure.report.layer.unwrap_or("runtime"));
     check.at_most(Confidence::Probable);
@@ -131,7 +133,7 @@ fn a_null_was_used(oom: &OomReport, check: &mut Check) {
 }
 
 /// What went on after a failure, before any call that would show that the program had noticed.
-fn went_on(oom: &OomReport) -> String {
+fn went_on(oom: &OomReport, has_attempts: bool) -> String {
     let api = oom.name();
     match oom.pointer {
         PointerUsed::NotSeen => {
@@ -141,7 +143,8 @@ fn went_on(oom: &OomReport) -> String {
         }
         PointerUsed::Likely => format!(
             "after {api} had failed, a GPU call was given a null pointer; the failed call's variable held one at that moment, and nothing \
-             else had failed"
+             else had failed{}",
+            if has_attempts { " but what may be attempts to make up for the same" } else { "" }
         ),
         PointerUsed::Perhaps => {
             format!("after {api} had failed, a GPU call was given a null pointer, as that call left one")

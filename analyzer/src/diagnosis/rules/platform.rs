@@ -210,7 +210,7 @@ fn pinned_host_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
     check.must(true, || {
         let asked = size(failure.oom.requested_bytes);
         format!(
-            "{} asked for {asked} of pinned host memory, beside {} that the program had pinned",
+            "{} asked for {asked} of pinned host memory, beside {} that had been pinned before",
             failure.report.call(),
             size(own)
         )

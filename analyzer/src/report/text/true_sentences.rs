@@ -323,6 +323,45 @@ fn what_is_certain_has_its_advice_without_a_cause() {
     assert!(!text.contains("whatever the cause") && value["verdict"]["too_much_bytes"].is_null(), "{text}");
 }
 
+/// Of managed memory alone nobody knows how much lay on the card: that is not said to be nothing.
+#[test]
+fn managed_memory_alone_is_not_nothing_on_the_card() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x100_0000_0000, 8 * GIB);
+    let failure = trace.refuse(25 * GIB);
+    free(&mut trace, failure, 23 * GIB);
+    let text = page(&trace);
+    let held = "The program's own blocks held 8.00 GiB, which may lie on the card (24.00 GiB) or in RAM";
+    assert!(text.contains(held) && !text.contains("held 0 bytes"), "{text}");
+}
+
+/// What asks again for the same is one story, and its null may be any of theirs.
+#[test]
+fn a_null_behind_attempts_is_said_of_all_of_them() {
+    let of = |failures: usize| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        trace.site = 7;
+        let mut last = trace.refuse(25 * GIB);
+        for _ in 1..failures {
+            let again = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+            let again = Record { status: 2, requested: 25 * GIB, site: 7, ..again };
+            last = trace.push(Record { kind_flags: again.kind_flags | flag::SAME_VARIABLE, ..again }, &[]);
+        }
+        trace.used_null_of("hipMemcpy", last);
+        page(&trace)
+    };
+    let beside =
+        "held one at that moment, and nothing else had failed but what may be attempts to make up for the same";
+    let twice = of(2);
+    assert!(
+        twice.contains("After 2 refused requests, which may be attempts to make up for the first, a GPU call"),
+        "{twice}"
+    );
+    assert!(twice.contains(beside), "{twice}");
+    let once = of(1);
+    assert!(!once.contains("attempts") && once.contains("and nothing else had failed"), "{once}");
+}
+
 /// Managed memory stands by itself wherever what was held is told.
 #[test]
 fn managed_memory_is_told_apart_at_a_failure() {
