@@ -250,7 +250,7 @@ fn repeated_large_temporaries(case: &Case<'_>, failure: &Failure<'_>, check: &mu
     check.unless(case.labels_name_training(failure), || "labels name a training, whose batches may vary".to_owned());
     // What was kept and is given back when memory is short is a cache, and what was asked for in vain is no harm.
     if let Some(retry) = case.retry(failure) {
-        check.unless(retry.is_release_and_success(), || after_a_release(&retry));
+        check.unless(retry.is_release_and_success(), || after_a_release(retry));
     }
     explains_the_failure(failure, check);
 }

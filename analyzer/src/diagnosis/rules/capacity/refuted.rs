@@ -242,7 +242,7 @@ pub(super) fn by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     } else if retry.ending == Ending::Succeeded && retry.freed_by_all_bytes() > 0 {
         // A cache that was given back, or data: the card was full of one or the other.
         check.at_most(Confidence::Possible);
-        check.note(true, || after_a_release(&retry));
+        check.note(true, || after_a_release(retry));
     }
     check.note(retry.ending == Ending::Failed && retry.freed_in_vain_bytes > 0, || {
         format!("{} were released, and it failed again", size(retry.freed_in_vain_bytes))
