@@ -298,7 +298,7 @@ fn went_on(outcomes: Outcomes, first: &OomReport) -> String {
             "A GPU call was then given a null pointer, which may be the one that the failed call left behind."
                 .to_owned()
         }
-        (_, 1..) if outcomes.stories == 1 => format!(
+        (_, 1..) if outcomes.stories == 1 && outcomes.failed_pointer_used == total => format!(
             "After {total} refused requests, which may be attempts to make up for the first, a GPU call was given a null pointer, which may \
              be one that they left behind."
         ),
