@@ -16,6 +16,8 @@ pub fn size(bytes: u64) -> String {
         0 => "0 bytes".to_owned(),
         1 => "1 byte".to_owned(),
         MIB..1_073_741_824 if bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
+        // A sum or a product that does not fit 64 bits ends there.
+        u64::MAX => "16.00 EiB or more".to_owned(),
         SMALLEST_IN_EIB.. => format!("{:.2} EiB", bytes as f64 / SMALLEST_IN_EIB as f64),
         SMALLEST_IN_GIB.. => gib(bytes),
         MIB.. => format!("{:.1} MiB", bytes as f64 / MIB as f64),
@@ -242,7 +244,7 @@ mod tests {
             ((512 << 20) + 1, "0.50 GiB"),
             ((3 << 20) + 5, "3.0 MiB"),
             (1 << 30, "1.00 GiB"),
-            (u64::MAX, "16.00 EiB"),
+            (u64::MAX, "16.00 EiB or more"),
         ] {
             assert_eq!(size(bytes), text);
         }

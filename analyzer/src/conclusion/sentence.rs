@@ -198,6 +198,9 @@ fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
     };
     let surely = oom.held_bytes.saturating_sub(oom.held_managed_bytes);
     let held = match (surely, oom.held_managed_bytes) {
+        (0, managed @ 1..) if oom.managed_in_ram_bytes == Some(managed) => {
+            format!("{}, all of it in RAM (sysfs had none of the card in use)", size(managed))
+        }
         (0, managed @ 1..) => format!("{}, which may lie on the card{} or in RAM", size(managed), in_brackets(total)),
         (_, 0) => format!("{}{of_total}", size(surely)),
         (_, managed) => format!("{}{of_total}, beside {} that may lie in RAM", size(surely), size(managed)),
@@ -429,6 +432,10 @@ fn healthy(facts: &Facts, device: &DeviceSummary) -> String {
     let opening = match failed {
         // What was refused below has a sentence of its own.
         0 if facts.refused_below.is_some() => format!("No call of the program for memory failed{so_far}."),
+        0 if !facts.coverage.unrecorded.is_empty() => format!(
+            "No recorded allocation failed{so_far}; those of {} itself are not recorded.",
+            facts.coverage.unrecorded.join(" and ")
+        ),
         0 => format!("No allocation failed{so_far}."),
         failed => format!("No allocation ran out of memory{so_far} ({failed} failed for other reasons)."),
     };

@@ -72,9 +72,18 @@ pub struct Coverage {
     pub was_read: bool,
     /// Readings that say nothing of the calls, because memory came or went while they were taken.
     pub disturbed_readings: u64,
+    /// Interfaces whose libraries are in the process and whose own calls are not recorded: what they refuse without asking a layer
+    /// below is not seen.
+    pub unrecorded: Vec<&'static str>,
     /// Device by device.
     pub devices: Vec<DeviceCoverage>,
 }
+
+/// Interfaces that the recorder has no hooks for, and how the file names of their loaders and drivers begin.
+const UNRECORDED: [(&str, &[&str]); 2] = [
+    ("OpenCL", &["libOpenCL", "libamdocl", "libRusticlOpenCL", "libnvidia-opencl"]),
+    ("Vulkan", &["libvulkan"]),
+];
 
 /// Judges a trace that was replayed to its end.
 pub fn judge(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>, thresholds: &Thresholds) -> Coverage {
@@ -93,8 +102,15 @@ pub fn judge(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>, thre
         bypassed: bypassed(trace, replay, libraries, thresholds),
         was_read: replay.comparisons.values().any(|compared| compared.fullest.is_some()),
         disturbed_readings: replay.comparisons.values().map(|compared| compared.disturbed).sum(),
+        unrecorded: unrecorded(trace),
         devices,
     }
+}
+
+fn unrecorded(trace: &TraceFile) -> Vec<&'static str> {
+    let files: Vec<&str> = trace.metadata.modules.modules.iter().map(|module| file_name(&module.path)).collect();
+    let is_loaded = |names: &[&str]| files.iter().any(|file| names.iter().any(|name| file.starts_with(name)));
+    UNRECORDED.iter().filter(|(_, names)| is_loaded(names)).map(|(interface, _)| *interface).collect()
 }
 
 fn by_device(replay: &Replay, libraries: &Libraries<'_>) -> Vec<DeviceCoverage> {

@@ -258,6 +258,9 @@ pub struct OomReport {
     pub held_bytes: u64,
     /// Of them managed memory, whose pages may lie in RAM.
     pub held_managed_bytes: u64,
+    /// Of that, at least so much lay in RAM: the card as a whole had less in use by sysfs. `None` where nobody can tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub managed_in_ram_bytes: Option<u64>,
     /// In how many blocks.
     pub held_blocks: u64,
     /// The model's view.
@@ -301,6 +304,7 @@ pub fn describe_all(metadata: &Metadata, replay: &Replay, stacks: &Stacks<'_>) -
     let numbered = (1..).zip(&replay.failures.listed);
     let described = numbered.map(|(number, oom)| OomReport {
         injected: oom.injected.map(|injected| Injection::new(process, injected)),
+        managed_in_ram_bytes: managed_in_ram(metadata, oom),
         ..describe(replay, stacks, number, oom)
     });
     let mut all: Vec<OomReport> = described.collect();
@@ -339,6 +343,14 @@ fn pointer_used(oom: &Oom) -> PointerUsed {
         |used: failures::PointerUse| used.left_by == Some(1) && used.is_still_held && used.others == Some(0);
     let is_its_own = oom.evidence.iter().filter_map(|evidence| evidence.pointer).any(is_likely);
     if is_its_own && !other_came { PointerUsed::Likely } else { PointerUsed::Perhaps }
+}
+
+/// How much of the managed memory surely lay in RAM: what is on the process's only card is part of what sysfs has in use there. By
+/// whom it is used there does not matter, and neither does which of the driver's counts have managed memory in them.
+fn managed_in_ram(metadata: &Metadata, oom: &Oom) -> Option<u64> {
+    let used = oom.read.vram_used_bytes.filter(|_| metadata.devices.len() == 1)?;
+    let managed = saturate(oom.held_managed_bytes);
+    (managed > 0).then(|| managed.saturating_sub(used))
 }
 
 /// Why the recorder did not try what could be had, as far as the trace tells.
@@ -446,6 +458,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         held_up_ns: oom.held_up_ns,
         held_bytes: saturate(oom.held.requested_bytes),
         held_managed_bytes: saturate(oom.held_managed_bytes),
+        managed_in_ram_bytes: None,
         held_blocks: oom.held.blocks,
         model: oom.model.map(|free| {
             let left_out_bytes = left_out_bytes(replay, oom, free);

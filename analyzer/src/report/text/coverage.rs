@@ -17,6 +17,12 @@ pub(in crate::report) fn sentences(summary: &Summary) -> Vec<String> {
     let trace = &summary.facts.trace;
     let coverage = &summary.facts.coverage;
     let mut parts = vec![accounts_for(coverage), bypassed(coverage)];
+    if !coverage.unrecorded.is_empty() {
+        let interfaces = coverage.unrecorded.join(" and ");
+        parts.push(format!(
+            "Calls of {interfaces} are seen by what they ask the layers below: what {interfaces} refuses by itself is in no record."
+        ));
+    }
     let recorded = count(trace.events, "event", "events");
     parts.push(match summary.facts.damages.is_empty() {
         true => {
@@ -86,7 +92,7 @@ fn accounts_for(coverage: &Coverage) -> String {
                 managed(coverage)
             )
         }
-        _ if coverage.was_read => format!("whenever device memory was read, none was seen to be this process's{seen}."),
+        _ if coverage.was_read => format!("in none of the recorder's readings that can be compared with the calls was device memory this process's{seen}."),
         _ if coverage.disturbed_readings > 0 => format!(
             "what was read of the device memory in use can't be compared, because calls for memory were under way each time{seen}."
         ),

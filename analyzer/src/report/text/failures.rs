@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpuoom_trace::outcome::{Because, Outcome};
+use gpuoom_trace::record::Kind;
 
 use super::fragmentation::rounds_itself;
 use super::stack;
@@ -101,8 +102,11 @@ pub(in crate::report) fn what_for(oom: &OomReport) -> Option<String> {
 /// A size that is negative where it is read as a signed number, as one is that was subtracted from too little.
 fn negative(oom: &OomReport) -> Option<String> {
     let signed = oom.requested_bytes as i64;
-    (signed < 0 && !oom.unknown_size)
-        .then(|| format!("read as a signed number, the size asked for is -{}", size(signed.unsigned_abs())))
+    (signed < 0 && !oom.unknown_size).then(|| match signed {
+        // What the recorder computes from sides ends there.
+        -1 => "the size asked for is -1 where it is read as a signed number, or a product that does not fit 64 bits".to_owned(),
+        _ => format!("read as a signed number, the size asked for is -{}", size(signed.unsigned_abs())),
+    })
 }
 
 /// What an allocator had tried before it raised its error.
@@ -264,6 +268,10 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
     let api = evidence.api.as_deref().map(clean).unwrap_or_default();
     match evidence.event {
         "module" | "reserve" => format!("{api} succeeded {later}"),
+        "pin" if evidence.gave.is_some_and(|gave| gave.kind == Kind::Registered.name()) => {
+            let bytes = evidence.gave.and_then(|gave| gave.requested_bytes).map_or("memory".to_owned(), size);
+            format!("{api} pinned {bytes} of the program's own {later}")
+        }
         "alloc" | "pin" if matches!(oom.because, Because::FellBack | Because::FailedPointerUsed) => {
             format!("{api} gave {} {later}", oom.gave(evidence))
         }
@@ -275,7 +283,7 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
             format!("the program went on, and PyTorch's allocator gave that thread {} {later}", oom.gave(evidence))
         }
         "gpu_work" if evidence.pointer_left_by.is_some() => {
-            format!("{api} was given a null pointer {later}, as this call had left one")
+            format!("{api} was given a null pointer {later}, {}", whose_null(oom, evidence))
         }
         "gpu_work" if oom.because == Because::GpuWorkContinued => {
             format!("GPU work went on ({api}) {later}, {}", oom.before_what("the thread"))
@@ -286,6 +294,15 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
         }
         "process" => format!("the process ended{ended}"),
         other => format!("{other} {later}"),
+    }
+}
+
+/// Who had left such a null: one that several calls left has no name.
+fn whose_null(oom: &OomReport, evidence: &Evidence) -> String {
+    match evidence.pointer_left_by {
+        Some(calls @ 2..) => format!("as {} had left one, this one among them", count(calls, "failed call", "failed calls")),
+        Some(_) if oom.because == Because::FailedPointerUsed => "as this call had left one".to_owned(),
+        _ => "which may be the one that this call left".to_owned(),
     }
 }
 
@@ -303,9 +320,24 @@ fn held_then(oom: &OomReport) -> String {
     let blocks = count(oom.held_blocks, "block", "blocks");
     match oom.held_managed_bytes {
         0 => format!("held then: {on_card} asked, in {blocks}"),
-        managed => {
-            format!("held then: {on_card} asked, beside {} that may lie in RAM; {blocks} in all", size(managed))
+        managed if managed >= oom.held_bytes => {
+            format!("held then: {} asked, in {blocks}, all of which may lie in RAM{}", size(managed), surely_in_ram(oom))
         }
+        managed => {
+            format!(
+                "held then: {on_card} asked, beside {} that may lie in RAM{}; {blocks} in all",
+                size(managed),
+                surely_in_ram(oom)
+            )
+        }
+    }
+}
+
+/// What the reading of the card leaves no room for there.
+fn surely_in_ram(oom: &OomReport) -> String {
+    match oom.managed_in_ram_bytes {
+        Some(bytes @ 1..) => format!(" (at least {} did: the card had no more in use by sysfs)", size(bytes)),
+        _ => String::new(),
     }
 }
 

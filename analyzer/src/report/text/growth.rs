@@ -5,11 +5,15 @@ use crate::passes::growth::{Growth, OfPlace, RunsOut, Suspect};
 use crate::passes::rise::By;
 use crate::passes::shape::run::in_place_of_others;
 use crate::passes::tensor_growth::{Cut, TensorGrowth};
+use crate::replay::blocks::Owner;
 use crate::report::apart::way_behind;
 use crate::report::page::{Page, Paint};
 use crate::words::{clean, count, gpu, moment, size, span};
 
 const STEPS: &str = "what stays from step to step, judged where it ends";
+/// Whom the rows of a device name where PyTorch's segments are among its blocks.
+const OF_SEGMENTS: &str =
+    "a segment of PyTorch's counts for the place that needed it first; whose tensors grow stands below, where that is known";
 /// Nobody but the recorder says what a cycle is to the program.
 const CYCLES: &str =
     "what stays from step to step, judged where it ends; a cycle is one rise and fall: a step, or a piece of one";
@@ -27,6 +31,7 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
     let by_cycles = significant.iter().any(|growth| growth.by == By::Cycles)
         || of_blocks.iter().any(|growth| growth.by == Cut::Cycles);
     page.headed("GROWTH", Paint::Bold, if by_cycles { CYCLES } else { STEPS });
+    let names_segments = significant.iter().any(|growth| names_who_asked(growth) && has_torch(summary, growth));
     for growth in significant {
         let ran_out = facts.ooms.iter().any(|oom| oom.device == growth.device);
         let blocks = facts.tensor_growth.iter().find(|known| known.device == growth.device);
@@ -34,6 +39,9 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
             .filter(|blocks| !blocks.significant && blocks.does_not_rise())
             .map_or_else(String::new, |blocks| format!("; what {} hold does not rise with it", blocks.blocks()));
         page.indented("  ", "  ", &format!("{}{flat}", describe(growth, ran_out)));
+    }
+    if names_segments {
+        page.indented("    ", "      ", OF_SEGMENTS);
     }
     for growth in of_blocks {
         page.indented("  ", "  ", &describe_blocks(growth));
@@ -60,6 +68,17 @@ pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
         }
     }
     page.gap();
+}
+
+/// Whether its row says who asked for what stays.
+fn names_who_asked(growth: &Growth) -> bool {
+    !growth.suspects.is_empty() || growth.most_by.as_ref().is_some_and(|most| most.caller.is_some())
+}
+
+/// Whether PyTorch's allocator keeps segments on the device: who asked for one is not who keeps what lies in it.
+fn has_torch(summary: &Summary, growth: &Growth) -> bool {
+    let device = summary.facts.devices.iter().find(|device| device.index == growth.device);
+    device.and_then(|device| device.tensors.as_ref()).is_some_and(|tensors| tensors.owner == Owner::Torch)
 }
 
 /// What comes to stay now and then.

@@ -3,7 +3,7 @@
 
 use gpuoom_trace::metadata::{Module, Quantity, probe_skipped};
 use gpuoom_trace::payload::PythonFrame;
-use gpuoom_trace::record::{Event, Kind, Record, flag, process};
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, flag, process};
 
 use crate::report::page::Look;
 use crate::testing::{GIB, MIB, THREAD, TraceBuilder, json, summary};
@@ -335,6 +335,32 @@ fn managed_memory_alone_is_not_nothing_on_the_card() {
     assert!(text.contains(held) && !text.contains("held 0 bytes"), "{text}");
 }
 
+/// What sysfs has in use of the only card leaves no room there for the rest of it.
+#[test]
+fn managed_memory_that_surely_lay_in_ram_is_told() {
+    let of = |used_bytes: u64, cards: u8| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        for card in 1..cards {
+            trace = trace.device(card, "card", 24 * GIB);
+        }
+        trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x100_0000_0000, 8 * GIB);
+        let refused = trace.record(Event::Alloc, Kind::Managed, "hipMallocManaged");
+        let failure = trace.push(Record { status: 2, requested: 25 * GIB, ..refused }, &[]);
+        trace.read_at_failure(
+            failure,
+            &[(Quantity::VramTotal as u16, 24 * GIB), (Quantity::VramUsed as u16, used_bytes)],
+        );
+        page(&trace)
+    };
+    let text = of(0, 1);
+    assert!(text.contains("blocks held 8.00 GiB, all of it in RAM (sysfs had none of the card in use)"), "{text}");
+    let text = of(3 * GIB, 1);
+    assert!(text.contains("all of which may lie in RAM (at least 5.00 GiB did: the card had no more in use"), "{text}");
+    assert!(text.contains("8.00 GiB, which may lie on the card"), "{text}");
+    let text = of(0, 2);
+    assert!(text.contains("may lie in RAM") && !text.contains("did: the card"), "it may lie on the other: {text}");
+}
+
 /// What asks again for the same is one story, and its null may be any of theirs.
 #[test]
 fn a_null_behind_attempts_is_said_of_all_of_them() {
@@ -373,4 +399,81 @@ fn managed_memory_is_told_apart_at_a_failure() {
     let text = page(&trace);
     let held = "held then: 10.00 GiB asked, beside 8.00 GiB that may lie in RAM; 2 blocks in all";
     assert!(text.contains(held), "{text}");
+}
+
+/// A null that several calls left has no name, and memory of which all may lie in RAM is not "0 bytes".
+#[test]
+fn a_null_of_several_calls_is_told_of_all_of_them() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x10_0000_0000, 7 * GIB);
+    trace.refuse(20 * GIB);
+    trace.refuse(21 * GIB);
+    trace.used_pointer("hipMemset", &[0, 2]);
+    let text = page(&trace);
+    assert!(text.contains("hipMemset was given a null pointer"), "{text}");
+    assert!(text.contains("as 2 failed calls had left one, this one among them"), "{text}");
+    assert!(!text.contains("as this call had left one"), "{text}");
+    assert!(text.contains("held then: 7.00 GiB asked, in 1 block, all of which may lie in RAM"), "{text}");
+}
+
+/// Width times height is more than 64 bits hold: what was asked for is not the number where the sum ends.
+#[test]
+fn a_product_that_does_not_fit_is_not_told_as_a_size() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.refuse(u64::MAX);
+    let text = page(&trace);
+    assert!(text.contains("refused 16.00 EiB or more"), "{text}");
+    assert!(text.contains("-1 where it is read as a signed number, or a product that does not fit 64 bits"), "{text}");
+}
+
+/// What a program pins of its own is no memory that it got.
+#[test]
+fn a_register_gives_no_memory() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.refuse(2 * GIB);
+    let pins = trace.record(Event::Pin, Kind::Registered, "hipHostRegister");
+    trace.push(Record { requested: 2 * GIB, address: 0x7000_0000_0000, device: NO_DEVICE, ..pins }, &[]);
+    let text = page(&trace);
+    assert!(text.contains("recovered: hipHostRegister pinned 2.00 GiB of the program's own"), "{text}");
+}
+
+/// Who asked for a segment of PyTorch's is not who keeps what lies in it.
+#[test]
+fn growth_of_segments_says_whom_it_names() {
+    let grows = |of_torch: bool| {
+        let mut trace = TraceBuilder::default().device(0, "card", 64 * GIB).library("/opt/app/libask.so", 0x1000, 7);
+        trace.site = 7;
+        for step in 0..40 {
+            let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+            trace.with_text(mark, &format!("step {step}"));
+            let segment = (step + 1) << 36;
+            if of_torch {
+                trace.segment(segment, 32 * MIB);
+                trace.tensor(0, segment, 20 * MIB);
+            } else {
+                trace.alloc(segment, 32 * MIB);
+            }
+        }
+        page(&trace)
+    };
+    let said = "a segment of PyTorch's counts for the place that needed it first; whose tensors grow stands below";
+    let text = grows(true);
+    assert!(text.contains("GROWTH") && text.contains(said), "{text}");
+    assert!(!grows(false).contains(said));
+}
+
+/// Who has no hooks may have refused something that nobody recorded.
+#[test]
+fn nothing_is_said_to_have_failed_only_of_what_is_recorded() {
+    let of = |library: &str| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB).library(library, 0x1000, 7);
+        trace.alloc(0x10_0000_0000, GIB);
+        trace.end(process::EXITS, 0);
+        page(&trace)
+    };
+    let text = of("/usr/lib/libamdocl64.so.2.1");
+    assert!(text.contains("No recorded allocation failed; those of OpenCL itself are not recorded."), "{text}");
+    assert!(text.contains("what OpenCL refuses by itself is in no record"), "{text}");
+    let text = of("/usr/lib/libapp.so");
+    assert!(text.contains("No allocation failed.") && !text.contains("by itself is in no record"), "{text}");
 }

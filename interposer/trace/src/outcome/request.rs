@@ -125,6 +125,12 @@ pub(super) fn relation(refused: &Refused<'_>, by: &Request, limits: &Limits) -> 
             false => Relation::Unrelated,
         };
     }
+    // A register gives no memory: it pins what the program has. In the place of what was refused that stands only where it holds all
+    // of it; a buffer of the program's own, pinned for its transfers, is no fall-back.
+    let pins_its_own = by.kind == Kind::Registered as u8 && refused.wanted_sort.1 != by.kind;
+    if pins_its_own && !same_size && by.requested_bytes < last.requested_bytes {
+        return Relation::Unrelated;
+    }
     // Nobody takes a card's memory in place of the host's, unless something ties the two.
     if refused.wanted_sort.0 == NO_DEVICE && by.device != NO_DEVICE && !is_tied {
         return Relation::Unrelated;

@@ -250,6 +250,18 @@ fn memory_of_a_card_is_no_fall_back_for_that_of_the_host() {
     assert_eq!(then(registered), (Recovered, FellBack));
 }
 
+/// A register gives no memory: a smaller buffer of the program's own, pinned for its transfers, stands for nothing that was refused.
+#[test]
+fn what_the_program_has_makes_up_only_for_as_much() {
+    let registers = |bytes| {
+        got(Request { device: NO_DEVICE, kind: Kind::Registered as u8, requested_bytes: bytes, ..ELSEWHERE })
+    };
+    expect("less", &[registers(600 * MIB), WORK], Dropped, GpuWorkContinued);
+    expect("less, often", &[registers(600 * MIB), registers(600 * MIB), WORK], Dropped, GpuWorkContinued);
+    expect("as much", &[registers(1024 * MIB), WORK], Recovered, FellBack);
+    expect("more", &[registers(2048 * MIB), WORK], Recovered, FellBack);
+}
+
 #[test]
 fn pieces_count_together() {
     let piece = got(elsewhere(8 * MIB));
