@@ -261,6 +261,14 @@ impl<'a> Failure<'a> {
         )
     }
 
+    /// (`R`) At least: where rows are padded, what was asked for without that.
+    pub fn least_request_bytes(&self) -> Known<u64> {
+        match self.request_bytes().get() {
+            None if self.report.pads_rows => Known::new(Some(self.oom.requested_bytes), "the size of the request"),
+            _ => self.request_bytes(),
+        }
+    }
+
     /// (`T`) The device's memory as its runtime reports it, else as the driver does.
     pub fn total_bytes(&self) -> Known<u64> {
         let read = &self.oom.read;

@@ -16,6 +16,8 @@ const MOST_NAMED: usize = 3;
 const LABELS: &str = "labels of the program (gpuoom_mark, NVTX) where a step ends: the layers of one pass, and a cache that fills with a context, rise like this, too";
 /// What would tell a cache from a leak, where entries are replaced.
 const BOUND: &str = "whether the number of what these lines keep has a bound, as that of a cache: most of it was replaced by newer ones";
+/// What would tell a leak by copies from a cache that has an end.
+const ITS_END: &str = "whether what becomes larger has an end: a cache that is copied into a larger block each time rises like a list that nobody empties";
 /// What would show which line keeps too much.
 const WHICH_LINE: &str = "which of several lines keeps too much: what stays comes by many";
 
@@ -47,16 +49,24 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
     });
     let turns_over = growth.lines_share() < thresholds.dominant_share;
     let are_known = growth.turning_share() >= thresholds.dominant_share;
-    check.unless(!are_known && growth.replaced_share >= thresholds.dominant_share, || {
+    let becomes_larger = !growth.larger.is_empty();
+    check.unless(!are_known && !becomes_larger && growth.replaced_share >= thresholds.dominant_share, || {
         "what rises are blocks in place of others that were given back, and not more of them".to_owned()
     });
     if turns_over {
         check.at_most(Confidence::Possible);
-        check.would_settle(if are_known { BOUND } else { WHICH_LINE });
+        check.would_settle(if are_known {
+            BOUND
+        } else if becomes_larger {
+            ITS_END
+        } else {
+            WHICH_LINE
+        });
     }
     check.must(true, || {
         let lines = growth.all_lines().take(MOST_NAMED).map(|line| line.told(blocks, step));
-        lines.collect::<Vec<_>>().join("; ")
+        let larger = growth.larger.iter().take(MOST_NAMED).map(|line| line.told(blocks, &growth.stretch_told()));
+        lines.chain(larger).collect::<Vec<_>>().join("; ")
     });
     let share = growth.line_share();
     check.note(share < 1.0 && growth.lines.len() == 1, || format!("that is {} of the rise", percent(share)));
@@ -156,6 +166,11 @@ pub(super) fn unless_flat(
     if is_inside && (growth.is_beyond_its_steps(thresholds) || growth.is_in_stairs(thresholds)) {
         check.at_most(Confidence::Possible);
         check.would_settle(LABELS);
+        return;
+    }
+    if is_inside && growth.is_beyond_its_rounds(thresholds) {
+        check.at_most(Confidence::Possible);
+        check.would_settle(GIVEN_BACK_AT_LAST);
         return;
     }
     check.unless(is_inside, || {

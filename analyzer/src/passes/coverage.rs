@@ -80,10 +80,8 @@ pub struct Coverage {
 }
 
 /// Interfaces that the recorder has no hooks for, and how the file names of their loaders and drivers begin.
-const UNRECORDED: [(&str, &[&str]); 2] = [
-    ("OpenCL", &["libOpenCL", "libamdocl", "libRusticlOpenCL", "libnvidia-opencl"]),
-    ("Vulkan", &["libvulkan"]),
-];
+const UNRECORDED: [(&str, &[&str]); 2] =
+    [("OpenCL", &["libOpenCL", "libamdocl", "libRusticlOpenCL", "libnvidia-opencl"]), ("Vulkan", &["libvulkan"])];
 
 /// Judges a trace that was replayed to its end.
 pub fn judge(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>, thresholds: &Thresholds) -> Coverage {

@@ -316,9 +316,21 @@ fn heights_of(replay: &Replay, device: u8, rise: &Rise, steps: &[Cycle]) -> Vec<
     stretch.windows(2).map(height).collect()
 }
 
+/// Whether each of the last third of the heights is above all of the first third.
+fn become_higher(heights: &[u64]) -> bool {
+    let third = heights.len() / 3;
+    let [first, last] = [&heights[..third], &heights[heights.len() - third..]];
+    first.iter().max().zip(last.iter().min()).is_some_and(|(first, last)| last > first)
+}
+
 /// What is left above the last floor and a step's height, and the ticks when it was read, where it was.
 fn room(replay: &Replay, device: u8, rise: &Rise, steps: &[Cycle]) -> Option<(u64, Option<u64>)> {
     let mut heights = heights_of(replay, device, rise, steps);
+    // Where the steps rise higher and higher themselves, as those of a block that is copied into a larger one, the rate of what stays is not
+    // that of what is needed.
+    if become_higher(&heights) {
+        return None;
+    }
     heights.sort_unstable();
     let height = heights.get(heights.len() / 2).copied().unwrap_or(0);
     // What came behind the last step and is still held takes room, too.

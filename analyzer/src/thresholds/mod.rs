@@ -374,7 +374,7 @@ thresholds! {
     /// Variation of the steps' peaks from which on batches differ (standard deviation over mean).
     peak_variation_share: f64 = 0.05, Share, "catalogue", ["oom-longest-batch"];
     /// Share by which a long batch asks for more than all before it.
-    longer_share: f64 = 0.05, Share, "catalogue", ["oom-longest-batch"];
+    longer_share: f64 = 0.05, Share, "catalogue", ["oom-longest-batch", "oom-eval-batch"];
     /// Share of the load's blocks whose sizes must come again.
     matching_share: f64 = 0.60, Share, "catalogue", ["oom-first-forward", "oom-first-backward", "oom-optimizer-step"];
     /// Rank correlation against the load's order from which on the order is the reverse.

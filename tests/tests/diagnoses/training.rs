@@ -146,7 +146,7 @@ fn later() -> Vec<Scene> {
         scene("oom-eval-accumulation", Not, "the same, and nothing stays", evaluation("push 40M; pop 1;")),
         scene(
             "oom-eval-batch",
-            Found(Probable),
+            Found(Possible),
             "the first batch behind the label asks for more than all training did, whose batches have labels",
             first_eval("mark batch;", "24400M"),
         ),

@@ -34,6 +34,20 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "live-leak",
+        says: Says::Found(Possible),
+        also: &["true-capacity"],
+        story: "each step puts what is kept together with more, by a copy into a larger tensor: nobody knows whether that has an end",
+        scene: copied,
+    },
+    Labelled {
+        id: "true-capacity",
+        says: Says::Found(Probable),
+        also: &["live-leak"],
+        story: "the same: a leak is not ruled out",
+        scene: copied,
+    },
+    Labelled {
+        id: "live-leak",
         says: Says::Not,
         also: &[],
         story: "the same training, and nothing stays",
@@ -410,6 +424,40 @@ fn until_it_is_full(kept_bytes: u64) -> Scene {
     let allocated = base - 3 * GIB + kept_bytes * steps + 2900 * MIB;
     trace.site = MODEL;
     trace.framework_error(THREAD, 16 * GIB - own + 100 * MIB, [allocated, own]);
+    trace.throws(THREAD, 0x5555_0000_1000, None);
+    trace.end(process::EXITS, 1);
+    Scene { trace }
+}
+
+/// A training that puts together what it keeps of each step, each time in a larger segment of its own, until the next copy is refused.
+fn copied() -> Scene {
+    const CARD: u64 = 14 * GIB;
+    const BASE: u64 = 9 * GIB;
+    const MORE: u64 = 60 * MIB;
+    let mut trace = program(CARD);
+    trace.segment(SEGMENT, BASE);
+    from(&mut trace, MODEL, SEGMENT + GIB, 8 * GIB);
+    let place = |number: u64| 0x80_0000_0000 + number * 8 * GIB;
+    for number in 0..48 {
+        let bytes = (number + 1) * MORE;
+        step_of(6, &mut trace, |trace| from(trace, BACKWARD, SEGMENT + 900 * MIB, 512));
+        trace.free_tensor(SEGMENT + 900 * MIB);
+        trace.segment(place(number), bytes);
+        keep_at(&mut trace, place(number), bytes);
+        if number > 0 {
+            trace.free_tensor(place(number - 1));
+            trace.free(place(number - 1));
+        }
+        trace.reserved(0, BASE + bytes);
+    }
+    let (own, asked) = (BASE + 48 * MORE, 49 * MORE);
+    for _ in 0..2 {
+        let seq = trace.refuse(asked);
+        full(&mut trace, seq, CARD, own, CARD - own);
+        trace.after(Event::ErrorQuery, "hipGetLastError", 0, 0);
+    }
+    trace.site = KEEPS;
+    trace.framework_error(THREAD, asked, [8 * GIB + 48 * MORE, own]);
     trace.throws(THREAD, 0x5555_0000_1000, None);
     trace.end(process::EXITS, 1);
     Scene { trace }

@@ -243,6 +243,20 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "request-exceeds-device",
+        says: Says::First(Proven),
+        also: &[],
+        story: "30 GiB in rows on a card of 24: with what pads them it is more still",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.machine = CARD.files();
+            let rows = trace.record(Event::Alloc, Kind::Device, "hipMallocPitch");
+            let seq = trace.push(Record { status: 2, requested: 30 * GIB, ..rows }, &[]);
+            full(&mut trace, seq, 24 * GIB, 0, 24 * GIB);
+            Scene { trace }
+        },
+    },
+    Labelled {
+        id: "request-exceeds-device",
         says: Says::Not,
         also: &["process-fraction-cap"],
         story: "12 GiB, where the runtime says 8 and the board has 24: the total is a limit",

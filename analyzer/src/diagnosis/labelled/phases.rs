@@ -369,8 +369,25 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "oom-eval-batch",
         says: Says::Found(Probable),
         also: FULL,
-        story: "behind a training with blocks of 1 GiB, the evaluation asks for 3",
+        story: "behind a training with blocks of 1 GiB, the evaluation asks for more at both lines of the model",
+        scene: || {
+            let run = stepped(5).passes(FORWARD, GIB).passes(BACKWARD, GIB).gives(OTHER, 18, GIB);
+            run.passes(EVALUATION, GIB * 3 / 2).fails(EVALUATION_HEAD, 3 * GIB)
+        },
+    },
+    Labelled {
+        id: "oom-eval-batch",
+        says: Says::Found(Possible),
+        also: FULL,
+        story: "the same at one of them: another head for the evaluation asks like that, too",
         scene: || trained(5).gives(OTHER, 18, GIB).fails(EVALUATION, 3 * GIB),
+    },
+    Labelled {
+        id: "oom-eval-batch",
+        says: Says::Not,
+        also: FULL,
+        story: "what the training went through gets as much as there: a line that only the evaluation has asks for 3 GiB",
+        scene: || trained(5).gives(OTHER, 18, GIB).passes(EVALUATION, GIB).fails(EVALUATION_HEAD, 3 * GIB),
     },
     Labelled {
         id: "oom-eval-batch",
@@ -430,9 +447,9 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-eval-batch",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: FULL,
-        story: "a forward pass in the program's own `validate` asks for three times what the training did",
+        story: "a forward pass in the program's own `validate` asks for three times what the training did, at a line of its own",
         scene: || trained(5).gives(OTHER, 18, GIB).fails(VALIDATE, 3 * GIB),
     },
     Labelled {
@@ -529,6 +546,8 @@ const TOGETHER: u32 = 34;
 const AVERAGE: u32 = 35;
 /// Where the first gradient of a backward pass is made.
 const BEGINS: u32 = 36;
+/// The model's own line in an evaluation.
+const EVALUATION_HEAD: u32 = 37;
 
 /// Files and functions on the ways, innermost first, under the folder of installed packages where there is no `/` before them.
 const WAYS: &[(u32, &[(&str, &str)])] = &[
@@ -543,6 +562,15 @@ const WAYS: &[(u32, &[(&str, &str)])] = &[
     (EVALUATION, &[CALL, ("transformers/trainer.py", "Trainer.evaluation_loop"), ("/home/me/train.py", "main")]),
 ];
 const MORE_WAYS: &[(u32, &[(&str, &str)])] = &[
+    (
+        EVALUATION_HEAD,
+        &[
+            ("/home/me/model.py", "Net.head"),
+            CALL,
+            ("transformers/trainer.py", "Trainer.evaluation_loop"),
+            ("/home/me/train.py", "main"),
+        ],
+    ),
     (SCORE, &[("/home/me/model.py", "Net.head"), CALL, ("/home/me/train.py", "score")]),
     (EVALUATE, &[("/home/me/train.py", "evaluate"), ("/home/me/train.py", "main")]),
     (

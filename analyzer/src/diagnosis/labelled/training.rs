@@ -234,7 +234,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "oom-eval-batch",
-        says: Says::Found(Probable),
+        says: Says::Found(Possible),
         also: &[],
         story: "the first batch behind the label asks for more than all training did, which a label names, too",
         scene: || first_eval(TOO_MUCH, "train step"),

@@ -1,6 +1,7 @@
 //! Shapes of a training with PyTorch, where functions on the way to the failure name the phase, and the ways of the blocks that came
 //! before say which phases had been. Behind an allocator with a cache, neither sizes nor cycles of the runtime's calls would.
 
+use super::beside_training::Beside;
 use super::facts::{Facts, Phase};
 use super::named::Said;
 use super::of_blocks::{OfBlocks, Unfollowed};
@@ -8,6 +9,7 @@ use super::training::unless_more_stays;
 use super::{MARKS, Shape};
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::shape::paths::Thing;
+use crate::passes::tensor_growth::BECOMES_LARGER;
 use crate::thresholds::share;
 use crate::words::{count, percent, size};
 
@@ -32,6 +34,8 @@ const WHAT_KEEPS: &str = "whether gradients are wanted there: without torch.no_g
 /// What would tell a batch of an evaluation from what is made of it.
 const NO_PASS: &str =
     "what asks for it: no forward pass of a module, but what the evaluation does with its results or inputs";
+/// What would tell a larger batch from a model that does something else in an evaluation.
+const SAME_BATCH: &str = "the sizes of both batches: few lines of the model that the training went through were given more in the evaluation";
 const EARLIER_BATCH: &str =
     "whether what was given by the same way was of an earlier batch, or of other layers of this one";
 const RESTART: &str = "a restart: failing again at the same data supports this, and refutes a leak";
@@ -357,6 +361,9 @@ fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
         )
     });
     unless_more_stays(facts, check);
+    if facts.keeps_more_blocks == Some(Holds::Unknown(BECOMES_LARGER)) {
+        check.at_most(Confidence::Possible);
+    }
     match told.grown_ways(phase) {
         None | Some((0, _)) => {
             check.at_most(Confidence::Possible);
@@ -372,6 +379,11 @@ fn longest_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
             check.note(grown > 0, || {
                 format!("of {} that brought inputs or activations in this step, {grown} brought a larger one than ever before", other_ways(ways))
             });
+            // A larger batch makes most activations larger: a few may be those of a branch that is seldom taken.
+            if 2 * grown <= ways {
+                check.at_most(Confidence::Possible);
+                check.would_settle(WHAT_GREW);
+            }
         }
     }
     if told.loaded_after_training() {
@@ -461,6 +473,23 @@ fn piles_up(told: &OfBlocks, facts: &Facts) -> bool {
     told.of_evaluation.as_ref().is_some_and(|place| place.blocks >= many && is_much(place.bytes))
 }
 
+/// A larger batch makes what most lines of the model ask for larger. One line alone may do something else in an evaluation: another
+/// head, or an attention that is written out.
+fn is_larger_than_trainings(told: &OfBlocks, check: &mut Check) {
+    let Beside { lines, larger } = told.beside_training;
+    let both = || count(lines, "line of the model", "lines of the model");
+    check.unless(lines > 0 && larger == 0, || {
+        format!("of {} that the training went through as well, none was given more in the evaluation", both())
+    });
+    check.note(larger > 0, || {
+        format!("of {} that the training went through as well, {larger} asked for more in the evaluation", both())
+    });
+    if lines < 2 || 2 * larger <= lines {
+        check.at_most(Confidence::Possible);
+        check.would_settle(SAME_BATCH);
+    }
+}
+
 fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     // A context that is no decorator has no frame: then the forward pass is of an evaluation by the program's own function.
     let own = told.evaluates.as_ref().filter(|_| [Phase::Forward, Phase::Evaluation].contains(&phase));
@@ -482,6 +511,7 @@ fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     check.must(largest > 0 && told.requested_bytes > largest, || {
         format!("{} was asked for, and in the training never more than {}", size(told.requested_bytes), size(largest))
     });
+    is_larger_than_trainings(told, check);
     // The layers of a model have one way where a loop calls them: what the first of them got in this pass shows no earlier batch.
     let had_as_much = had_as_much(told);
     if matches!(had_as_much, Holds::Unknown(_)) {
@@ -491,7 +521,7 @@ fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     let many = facts.thresholds.least_cycles() as u64;
     let again = told.same_way.iter().map(|came| came.blocks).sum::<u64>() >= many;
     check.unless(!told.is_in_a_pass && (again || piles_up(told, facts)), || {
-        "no forward pass asks for it, but what puts the results of many batches together".to_owned()
+        "no forward pass of a module asks for it, but another line, which had asked often before or by which much of the evaluation piles up".to_owned()
     });
     // What an evaluation computes of its results is no batch of it.
     if !told.is_in_a_pass {

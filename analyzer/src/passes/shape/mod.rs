@@ -3,6 +3,7 @@
 //! A shape is judged like a diagnosis: what must hold, what refutes it, what is missing, with the numbers. The phases come
 //! from marks where there are any, then from repetition and cycles, then from pauses.
 
+mod beside_training;
 mod by_frames;
 pub mod cycles;
 pub mod facts;

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use crate::passes::fragmentation::saturate;
 use crate::passes::phase::sites::OfSites;
 use crate::passes::phase::{Phase, table};
+use crate::passes::shape::beside_training::Beside;
 use crate::passes::shape::paths::own_evaluation;
 use crate::replay::Replay;
 use crate::replay::blocks::{Came, OfAllocator, Owner, Row, Rows};
@@ -61,6 +62,8 @@ pub struct OfBlocks {
     pub is_in_a_pass: bool,
     /// The largest block of a training's forward and backward passes.
     pub largest_in_training: u64,
+    /// What an evaluation asks the lines of the model for, beside what the training did.
+    pub beside_training: Beside,
     /// The place with most blocks of an evaluation.
     pub of_evaluation: Option<OfPlace>,
     /// Ways through a model by each of which several blocks of an evaluation live.
@@ -162,6 +165,13 @@ impl OfBlocks {
             begun_backward: begun_backward(&came, phases),
             equal_gradients: equal_gradients(rows, all, phases),
             trains_elsewhere: trains_elsewhere(&came, phases),
+            beside_training: Beside::of(
+                &came,
+                last_of(Phase::Backward, &came),
+                (site, error.map_or(oom.requested_bytes, |error| error.requested_bytes)),
+                phases,
+                thresholds.longer_share,
+            ),
             evaluates_for_backward: evaluates_for_backward(replay, oom, phases),
             is_whole: phases.is_open() && all.iter().all(looked),
             came,
@@ -389,12 +399,13 @@ fn gets_inputs_again(came: &[(Option<Phase>, Came)], thresholds: &Thresholds) ->
     came.iter().any(|(phase, came)| phase.is_none() && is_of_passes(came))
 }
 
-/// Whether blocks of a load came before and behind one of a forward pass.
+/// Whether blocks of a load came before and behind one of a forward pass, be that without gradients or not.
 fn loads_again(came: &[(Option<Phase>, Came)]) -> bool {
     let of = |wanted: Phase| came.iter().filter(move |(phase, _)| *phase == Some(wanted)).map(|(_, came)| came);
     let loaded = || of(Phase::Load);
     let (first, last) = (loaded().map(|came| came.first).min(), loaded().map(|came| came.last).max());
-    first.zip(last).is_some_and(|(first, last)| of(Phase::Forward).any(|came| first < came.first && came.first < last))
+    let passes = || of(Phase::Forward).chain(of(Phase::Evaluation));
+    first.zip(last).is_some_and(|(first, last)| passes().any(|came| first < came.first && came.first < last))
 }
 
 /// A model has some large block that no other is equal to, as of an embedding; where models are loaded one behind another, none has.

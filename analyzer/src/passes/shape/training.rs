@@ -294,11 +294,12 @@ pub(super) fn eval_batch(facts: &Facts, check: &mut Check) {
         "no cycle of that phase had been completed".to_owned()
     });
     if is_marked && !facts.names_a_training {
-        check.at_most(Confidence::Possible);
         check.would_settle("whether a model was trained before: no label names a batch or a phase of a training");
     }
     unless_more_stays(facts, check);
-    check.at_most(Confidence::Probable);
+    // A size alone does not tell a larger batch from another head of the model.
+    check.at_most(Confidence::Possible);
+    check.would_settle("the sizes of both batches");
 }
 
 /// Whether the cycle that failed began after a pause as before another phase.

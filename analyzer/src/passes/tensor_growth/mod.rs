@@ -27,6 +27,8 @@ pub use run::{Cut, Run};
 
 /// What would tell floors from steps.
 const STEPS: &str = "labels of the program (gpuoom_mark, NVTX) where a step ends: what rises may be one long step";
+/// What would tell data that become larger from what is kept of them.
+pub const BECOMES_LARGER: &str = "whether the data become larger from step to step, or what is kept and put together anew each time: what is live after a step does (GROWTH)";
 
 /// Where the steps end that are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,6 +272,16 @@ impl TensorGrowth {
         self.course == Course::Stairs && self.by != Cut::Cycles && total_bytes >= thresholds.leak_total_bytes
     }
 
+    /// Whether it rises to more than was ever held before it last fell, by enough to be worth a word: rounds that were given back say little of
+    /// one that is not.
+    pub fn is_beyond_its_rounds(&self, thresholds: &Thresholds) -> bool {
+        let held: Vec<u64> = self.floors.iter().map(|floor| floor.bytes).collect();
+        let Some(fell) = held.windows(2).rposition(|pair| pair[1] < pair[0]) else { return false };
+        let top = held[..=fell].iter().max().copied().unwrap_or(0);
+        let risen = held.last().map_or(0, |last| last.saturating_sub(top));
+        self.course == Course::GivenBack && risen >= thresholds.leak_total_bytes
+    }
+
     /// Whether what it is judged by are steps: what rises in cycles and is yet not called growth, rises within one step.
     pub fn has_steps(&self) -> bool {
         self.by != Cut::Cycles || self.significant || !self.course.rises()
@@ -305,8 +317,10 @@ impl TensorGrowth {
 
     /// What the lines that hold more and more blocks came to hold over the steps, and what they hold where it ends, in bytes.
     pub fn came_and_held_bytes(&self) -> (u64, u64) {
-        let came = self.rising_bytes.saturating_add(self.turning_bytes);
-        (came, self.rising_held_bytes.saturating_add(self.turning_held_bytes))
+        let sum = |bytes: fn(&LargerLine) -> u64| self.larger.iter().map(bytes).fold(0, u64::saturating_add);
+        let came = self.rising_bytes.saturating_add(self.turning_bytes).saturating_add(sum(|line| line.total_bytes));
+        let held = self.rising_held_bytes.saturating_add(self.turning_held_bytes);
+        (came, held.saturating_add(sum(|line| line.bytes)))
     }
 
     /// All lines that hold more and more blocks.
@@ -334,6 +348,8 @@ impl TensorGrowth {
     /// Whether blocks that stay become more, and are not only replaced by larger ones.
     pub fn keeps_more(&self, thresholds: &Thresholds) -> Holds {
         match self.significant && self.lines_share() >= thresholds.dominant_share {
+            // The data may become larger from step to step, and so may what is kept of it.
+            false if self.significant && !self.larger.is_empty() => Holds::Unknown(BECOMES_LARGER),
             // What comes and goes within one step has such floors, too.
             true if self.by == Cut::Cycles => Holds::Unknown(STEPS),
             rises => rises.into(),

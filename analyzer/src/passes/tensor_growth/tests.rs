@@ -307,3 +307,26 @@ fn backward_passes_that_follow_each_other_are_steps() {
     let growth = summary(&trace).facts.tensor_growth[0].clone();
     assert_eq!((growth.by, growth.steps), (Cut::BackwardPasses, 40), "{growth:?}");
 }
+
+/// Rounds that were given back say little of one that holds more than any of them ever did.
+#[test]
+fn a_rise_beyond_all_rounds_before_is_known() {
+    let grown = |kept: u64| {
+        let mut trace = program();
+        let place = |number: u64| KEPT + number * 80 * MIB;
+        for (round, steps) in [20, 20, 20, kept].into_iter().enumerate() {
+            for step in 0..steps {
+                mark(&mut trace, "request");
+                from(&mut trace, 1, place(step), 20 * MIB);
+            }
+            if round < 3 {
+                (0..steps).for_each(|step| _ = trace.free_tensor(place(step)));
+            }
+        }
+        growth(&trace).unwrap()
+    };
+    let thresholds = Thresholds::default();
+    let beyond = grown(120);
+    assert_eq!((beyond.course, beyond.is_beyond_its_rounds(&thresholds)), (Course::GivenBack, true), "{beyond:?}");
+    assert!(!grown(20).is_beyond_its_rounds(&thresholds));
+}

@@ -92,7 +92,9 @@ fn accounts_for(coverage: &Coverage) -> String {
                 managed(coverage)
             )
         }
-        _ if coverage.was_read => format!("in none of the recorder's readings that can be compared with the calls was device memory this process's{seen}."),
+        _ if coverage.was_read => format!(
+            "in none of the recorder's readings that can be compared with the calls was device memory this process's{seen}."
+        ),
         _ if coverage.disturbed_readings > 0 => format!(
             "what was read of the device memory in use can't be compared, because calls for memory were under way each time{seen}."
         ),

@@ -104,7 +104,8 @@ fn negative(oom: &OomReport) -> Option<String> {
     let signed = oom.requested_bytes as i64;
     (signed < 0 && !oom.unknown_size).then(|| match signed {
         // What the recorder computes from sides ends there.
-        -1 => "the size asked for is -1 where it is read as a signed number, or a product that does not fit 64 bits".to_owned(),
+        -1 => "the size asked for is -1 where it is read as a signed number, or a product that does not fit 64 bits"
+            .to_owned(),
         _ => format!("read as a signed number, the size asked for is -{}", size(signed.unsigned_abs())),
     })
 }
@@ -300,7 +301,9 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
 /// Who had left such a null: one that several calls left has no name.
 fn whose_null(oom: &OomReport, evidence: &Evidence) -> String {
     match evidence.pointer_left_by {
-        Some(calls @ 2..) => format!("as {} had left one, this one among them", count(calls, "failed call", "failed calls")),
+        Some(calls @ 2..) => {
+            format!("as {} had left one, this one among them", count(calls, "failed call", "failed calls"))
+        }
         Some(_) if oom.because == Because::FailedPointerUsed => "as this call had left one".to_owned(),
         _ => "which may be the one that this call left".to_owned(),
     }
@@ -321,7 +324,11 @@ fn held_then(oom: &OomReport) -> String {
     match oom.held_managed_bytes {
         0 => format!("held then: {on_card} asked, in {blocks}"),
         managed if managed >= oom.held_bytes => {
-            format!("held then: {} asked, in {blocks}, all of which may lie in RAM{}", size(managed), surely_in_ram(oom))
+            format!(
+                "held then: {} asked, in {blocks}, all of which may lie in RAM{}",
+                size(managed),
+                surely_in_ram(oom)
+            )
         }
         managed => {
             format!(

@@ -12,8 +12,7 @@ use crate::words::{clean, count, gpu, moment, size, span};
 
 const STEPS: &str = "what stays from step to step, judged where it ends";
 /// Whom the rows of a device name where PyTorch's segments are among its blocks.
-const OF_SEGMENTS: &str =
-    "a segment of PyTorch's counts for the place that needed it first; whose tensors grow stands below, where that is known";
+const OF_SEGMENTS: &str = "a segment of PyTorch's counts for the place that needed it first; whose tensors grow stands below, where that is known";
 /// Nobody but the recorder says what a cycle is to the program.
 const CYCLES: &str =
     "what stays from step to step, judged where it ends; a cycle is one rise and fall: a step, or a piece of one";
@@ -238,6 +237,22 @@ mod tests {
     #[test]
     fn after_a_failure_nothing_is_foretold() {
         insta::assert_snapshot!(steps(20, 300 * MIB, true));
+    }
+
+    /// A block that is copied into a larger one needs room for both: the rate of what stays is not that of what is needed.
+    #[test]
+    fn steps_that_rise_higher_and_higher_foretell_nothing() {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        trace.alloc(0x10_0000_0000, GIB);
+        let place = |step: u64| 0x100_0000_0000 + step * 16 * GIB;
+        for step in 0..30 {
+            trace.alloc(place(step), (step + 1) * 96 * MIB);
+            if step > 0 {
+                trace.free(place(step - 1));
+            }
+        }
+        let text = text(&trace);
+        assert!(text.contains("GROWTH") && !text.contains("at this rate"), "{text}");
     }
 
     #[test]

@@ -253,9 +253,8 @@ fn memory_of_a_card_is_no_fall_back_for_that_of_the_host() {
 /// A register gives no memory: a smaller buffer of the program's own, pinned for its transfers, stands for nothing that was refused.
 #[test]
 fn what_the_program_has_makes_up_only_for_as_much() {
-    let registers = |bytes| {
-        got(Request { device: NO_DEVICE, kind: Kind::Registered as u8, requested_bytes: bytes, ..ELSEWHERE })
-    };
+    let registers =
+        |bytes| got(Request { device: NO_DEVICE, kind: Kind::Registered as u8, requested_bytes: bytes, ..ELSEWHERE });
     expect("less", &[registers(600 * MIB), WORK], Dropped, GpuWorkContinued);
     expect("less, often", &[registers(600 * MIB), registers(600 * MIB), WORK], Dropped, GpuWorkContinued);
     expect("as much", &[registers(1024 * MIB), WORK], Recovered, FellBack);

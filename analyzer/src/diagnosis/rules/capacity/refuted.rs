@@ -6,7 +6,7 @@ use crate::diagnosis::rules::{leaks, shapes};
 use crate::diagnosis::torch_sums::SEGMENT_BYTES;
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::rise::Rise;
-use crate::passes::shape::run::DeviceRun;
+use crate::passes::shape::run::{DeviceRun, GIVEN_BACK_AT_LAST};
 use crate::passes::tensor_growth::TensorGrowth;
 use crate::replay::blocks::Owner;
 use crate::replay::tracks::retries::Ending;
@@ -88,6 +88,7 @@ fn shown_by_steps(case: &Case<'_>, growth: &TensorGrowth) -> Holds {
         // Few steps show no trend, whatever they do.
         _ if growth.few_points => Holds::Unknown(MORE_STEPS),
         _ if growth.is_beyond_its_steps(case.thresholds) => Holds::Unknown(WHAT_CAME_SINCE),
+        _ if growth.is_beyond_its_rounds(case.thresholds) => Holds::Unknown(GIVEN_BACK_AT_LAST),
         _ => Holds::No,
     }
 }

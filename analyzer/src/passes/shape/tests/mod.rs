@@ -211,7 +211,7 @@ fn the_first_batch_of_an_evaluation() {
         program.trace.refuse(bytes);
         program
     };
-    assert_eq!(fails(Some("eval"), 14 * GIB, false).is(Shape::EvalBatch), Some(Confidence::Probable));
+    assert_eq!(fails(Some("eval"), 14 * GIB, false).is(Shape::EvalBatch), Some(Confidence::Possible));
     assert_eq!(fails(None, 14 * GIB, true).is(Shape::EvalBatch), Some(Confidence::Possible));
     assert_eq!(fails(None, 14 * GIB, false).is(Shape::EvalBatch), None);
     assert_eq!(fails(Some("eval"), 100 * MIB, false).is(Shape::EvalBatch), None);
