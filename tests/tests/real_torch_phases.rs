@@ -234,7 +234,8 @@ fn a_batch_that_is_longer_than_all_before_it() {
 #[test]
 fn an_evaluation_that_takes_more_than_the_training() {
     let Some(reserved) = reserved("train") else { return };
-    assert_case("evaluation", reserved["optimizer"] + 100 * MIB, "evaluation", "oom-eval-batch", "probable");
+    // The first layer asks for what does not fit: nothing that the model was given before tells a larger batch.
+    assert_case("evaluation", reserved["optimizer"] + 100 * MIB, "evaluation", "oom-eval-batch", "possible");
     assert_case("predictions", reserved["optimizer"] + 100 * MIB, "evaluation", "oom-eval-accumulation", "probable");
 }
 

@@ -34,7 +34,7 @@ fn a_refusal_is_of_the_card_and_of_gtt() {
     assert_eq!(run.confidence("true-capacity"), None);
     let page = run.page();
     assert!(page.contains("GEM buffers, 31 blocks, 15.00 GiB asked; its pages move"), "{page}");
-    assert!(page.contains("beside 15.00 GiB that may lie in RAM"), "{page}");
+    assert!(page.contains("held then: 15.00 GiB asked, in 31 blocks, all of which may lie in RAM"), "{page}");
     // Loader, driver and libdrm only pass on.
     let own = page.lines().find(|line| line.contains("managed, may lie in RAM: "));
     assert!(own.is_some_and(|line| line.contains("(vulkan_tour)")), "{page}");

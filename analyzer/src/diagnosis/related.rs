@@ -67,7 +67,7 @@ impl<'a> Case<'a> {
     /// by what the driver gave.
     pub fn judge_leak(&self, device: Option<u8>, check: &mut Check) {
         match (self.tensor_growth(device), self.run_of(device)) {
-            (Some(growth), _) if growth.significant => return tensor_leak::leak(growth, self.thresholds, check),
+            (Some(growth), _) if growth.significant => return tensor_leak::leak(growth, false, self.thresholds, check),
             (Some(growth), Some(run)) => {
                 leak(run.rise.as_ref(), run.are_segments, &run.thresholds, check);
                 let held = self.facts.devices.iter().find(|known| known.index == device);

@@ -33,8 +33,9 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether blocks of the same lines become more step after step.
-pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut Check) {
+/// Whether blocks of the same lines become more step after step. `until_refused`: up to a failure. A run that ends well may have larger
+/// blocks in each step, as batches become larger; of one that was refused that is no less of a reason than more of them.
+pub(super) fn leak(growth: &TensorGrowth, until_refused: bool, thresholds: &Thresholds, check: &mut Check) {
     if !check.applies(growth.significant) {
         return;
     }
@@ -49,7 +50,7 @@ pub(super) fn leak(growth: &TensorGrowth, thresholds: &Thresholds, check: &mut C
     });
     let turns_over = growth.lines_share() < thresholds.dominant_share;
     let are_known = growth.turning_share() >= thresholds.dominant_share;
-    let becomes_larger = !growth.larger.is_empty();
+    let becomes_larger = until_refused && !growth.larger.is_empty();
     check.unless(!are_known && !becomes_larger && growth.replaced_share >= thresholds.dominant_share, || {
         "what rises are blocks in place of others that were given back, and not more of them".to_owned()
     });

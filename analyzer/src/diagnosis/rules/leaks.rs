@@ -128,7 +128,7 @@ const IN_ONE_PIECE: &str = "a run with expandable segments, which leave fewer pi
 
 /// The same where the blocks say which lines keep them.
 fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check: &mut Check) {
-    tensor_leak::leak(growth, failure.thresholds, check);
+    tensor_leak::leak(growth, true, failure.thresholds, check);
     // Backward passes are no steps of an evaluation: their rise is over, whatever piles up since.
     let told = shapes::facts(case, failure).and_then(|facts| facts.told.as_ref());
     let evaluation = told.and_then(|told| told.of_evaluation.as_ref().filter(|_| told.evaluates_a_model));

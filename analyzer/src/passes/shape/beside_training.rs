@@ -11,17 +11,16 @@ use crate::replay::blocks::Came;
 pub struct Beside {
     /// How many.
     pub lines: u64,
-    /// Of them those at which the evaluation was given, or asked for, a larger block than the training ever was.
+    /// Of them those at which the evaluation was given a larger block than the training ever was.
     pub larger: u64,
 }
 
 impl Beside {
     /// `came`: all blocks with their phases. `last_backward`: ordinal of the last block of a backward pass, behind which the evaluation
-    /// lies. `failed`: call site of the request that failed, and its bytes. `larger_share`: by how much of it a block must be larger.
+    /// lies. `larger_share`: by how much of it a block must be larger. The request that failed does not count: it is what is to be explained.
     pub(super) fn of(
         came: &[(Option<Phase>, Came)],
         last_backward: Option<u64>,
-        failed: (u32, u64),
         phases: &OfSites<'_>,
         larger_share: f64,
     ) -> Self {
@@ -35,8 +34,7 @@ impl Beside {
         // What came before the last backward pass is of an earlier evaluation.
         let is_evaluations = |came: &&Came| phases.is_of_evaluation(came.site) && came.largest_at > last;
         let of_evaluation = came.iter().map(|(_, came)| came).filter(is_evaluations);
-        let given = of_evaluation.map(|came| (came.site, came.largest_bytes)).chain([failed]);
-        let evaluated = most(given.filter_map(|(site, bytes)| Some((line(site)?, bytes))));
+        let evaluated = most(of_evaluation.filter_map(|came| Some((line(came.site)?, came.largest_bytes))));
         let both = evaluated.iter().filter_map(|(line, bytes)| Some((*bytes, *trained.get(line)?)));
         let is_larger = |bytes: u64, before: u64| bytes as f64 > (1.0 + larger_share) * before as f64;
         both.fold(Beside::default(), |Beside { lines, larger }, (bytes, before)| Beside {

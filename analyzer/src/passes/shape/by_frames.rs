@@ -35,7 +35,7 @@ const WHAT_KEEPS: &str = "whether gradients are wanted there: without torch.no_g
 const NO_PASS: &str =
     "what asks for it: no forward pass of a module, but what the evaluation does with its results or inputs";
 /// What would tell a larger batch from a model that does something else in an evaluation.
-const SAME_BATCH: &str = "the sizes of both batches: few lines of the model that the training went through were given more in the evaluation";
+const SAME_BATCH: &str = "the sizes of both batches: before this request few lines of the model that the training went through had got more in the evaluation, or none was seen";
 const EARLIER_BATCH: &str =
     "whether what was given by the same way was of an earlier batch, or of other layers of this one";
 const RESTART: &str = "a restart: failing again at the same data supports this, and refutes a leak";
@@ -473,18 +473,18 @@ fn piles_up(told: &OfBlocks, facts: &Facts) -> bool {
     told.of_evaluation.as_ref().is_some_and(|place| place.blocks >= many && is_much(place.bytes))
 }
 
-/// A larger batch makes what most lines of the model ask for larger. One line alone may do something else in an evaluation: another
+/// A larger batch makes what most lines of the model get larger. The one that was refused may do something else in an evaluation: another
 /// head, or an attention that is written out.
 fn is_larger_than_trainings(told: &OfBlocks, check: &mut Check) {
     let Beside { lines, larger } = told.beside_training;
     let both = || count(lines, "line of the model", "lines of the model");
     check.unless(lines > 0 && larger == 0, || {
-        format!("of {} that the training went through as well, none was given more in the evaluation", both())
+        format!("of {} that the training went through as well, none got more in the evaluation", both())
     });
     check.note(larger > 0, || {
-        format!("of {} that the training went through as well, {larger} asked for more in the evaluation", both())
+        format!("of {} that the training went through as well, {larger} got more in the evaluation", both())
     });
-    if lines < 2 || 2 * larger <= lines {
+    if lines == 0 || 2 * larger <= lines {
         check.at_most(Confidence::Possible);
         check.would_settle(SAME_BATCH);
     }
