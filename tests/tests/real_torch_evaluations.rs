@@ -85,3 +85,36 @@ fn forward_passes_without_a_backward_pass_are_told_by_the_models_lines() {
     assert_eq!(run.confidence("oom-first-forward").as_deref(), Some("probable"), "{}", run.page());
     assert!(run.page().contains("torch.no_grad() or torch.inference_mode() around a pass"), "{}", run.page());
 }
+
+/// What is called a validation trains: its forward passes are followed by backward passes of its own.
+#[test]
+fn what_a_validation_keeps_that_trains_is_a_leak() {
+    let Some(run) = run("probe") else { return };
+    assert_eq!(run.confidence("live-leak").as_deref(), Some("probable"), "{}", run.page());
+    assert!(!run.page().contains("or in what is called one"), "{}", run.page());
+}
+
+/// An evaluation needs something while it runs; what lives of it is a trifle beside what every epoch keeps.
+#[test]
+fn what_every_epoch_keeps_is_a_leak_wherever_memory_runs_out() {
+    let Some(run) = run("snapshots") else { return };
+    assert_eq!(run.only_trace().report().text("/verdict/cause"), "live-leak", "{}", run.page());
+}
+
+/// It keeps what a backward pass needs, and nobody has seen yet whether one follows.
+#[test]
+fn a_part_of_the_loss_may_be_called_an_evaluation() {
+    let Some(run) = run("regulariser") else { return };
+    let sure = run.confidence("oom-eval-batch");
+    assert!(sure.as_deref().is_none_or(|sure| sure == "possible"), "{sure:?}: {}", run.page());
+    assert_eq!(run.only_trace().report().text("/verdict/cause"), "true-capacity", "{}", run.page());
+}
+
+/// An optimizer's step is decorated with `no_grad` and turns gradients on again for what it calls.
+#[test]
+fn a_closure_of_an_optimizers_step_is_no_evaluation() {
+    let Some(run) = run("sharpness") else { return };
+    assert_eq!(run.confidence("oom-eval-batch"), None, "{}", run.page());
+    assert!(!run.page().contains("evaluation"), "{}", run.page());
+    assert!(run.page().contains("in a forward pass"), "{}", run.page());
+}

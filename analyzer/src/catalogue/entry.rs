@@ -96,6 +96,9 @@ pub struct Fix {
     /// Rungs of the ladder of fixes that it stands for.
     #[serde(default)]
     pub rungs: Vec<u8>,
+    /// It takes a restart of the machine: what does without one comes before it on the same rung.
+    #[serde(default)]
+    pub reboot: bool,
 }
 
 /// What the spelling of a command takes from the machine.

@@ -77,14 +77,18 @@ const USED: [Used; 8] = [
 ];
 
 /// Places of a failure as the catalogue spells them, and for people.
-pub const PLACES: [(&str, &str); 6] = [
+pub const PLACES: [(&str, &str); 7] = [
     // Activations are gone by the optimizer's step, and no activation is what an evaluation's outputs are put together into.
-    ("activations", "not in the optimizer's step, nor where hardly any activation is left in a backward pass"),
+    ("activations", "not in the optimizer's step, nor where hardly any activation lives outside of a forward pass"),
+    ("state", "not where hardly anything is an optimizer's state"),
     ("training", "not where outputs of an evaluation are put together"),
     ("foreach", "an optimizer of PyTorch in its foreach implementation"),
     ("outputs", "outputs of an evaluation that are put together"),
     ("file", "where tensors of a loaded file live on the card"),
-    ("gradients", "not in a function that is decorated with torch.no_grad() or torch.inference_mode()"),
+    (
+        "gradients",
+        "not in a function that is decorated with torch.no_grad() or torch.inference_mode(), nor where an evaluation keeps hardly anything",
+    ),
 ];
 
 /// What a name stands for.

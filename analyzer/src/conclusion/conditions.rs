@@ -202,12 +202,14 @@ fn at(only: &Only, case: &Case<'_>) -> Holds {
         "foreach" => oom.is_some_and(is_of_foreach),
         "outputs" => is_of_outputs(),
         "file" => oom.is_some_and(|oom| holds_a_file(oom, case)),
-        "gradients" => !oom.is_some_and(|oom| oom.stack.iter().any(table::is_without_gradients)),
+        "gradients" => !oom.is_some_and(|oom| runs_without_gradients(oom, case)),
+        "state" => !is_of_outputs() && !oom.is_some_and(|oom| has_little_state(oom, case)),
         "training" => !is_of_outputs(),
         // By the optimizer's step activations are gone.
         _ => {
-            let is_too_late =
-                || phase == Some(Phase::Backward) && oom.is_some_and(|oom| has_few_activations(oom, case));
+            // What a forward pass asks for is one itself.
+            let is_forward = matches!(phase, Some(Phase::Forward | Phase::Evaluation));
+            let is_too_late = || !is_forward && oom.is_some_and(|oom| has_few_activations(oom, case));
             phase != Some(Phase::Optimizer) && !is_of_outputs() && !is_too_late()
         }
     };
@@ -221,6 +223,25 @@ fn is_of_foreach(oom: &OomReport) -> bool {
     oom.stack.iter().any(|frame| {
         frame.package_path.as_deref().is_some_and(is_there) && frame.function.as_deref().is_some_and(is_it)
     })
+}
+
+/// Whether a failure lies in a function that is decorated so, or in an evaluation of which hardly anything lives: with gradients each
+/// layer's result would.
+fn runs_without_gradients(oom: &OomReport, case: &Case<'_>) -> bool {
+    let told = case.shapes.failure((oom.number - 1) as usize).and_then(|facts| facts.told.as_ref());
+    let of_evaluation = told.filter(|told| told.is_whole).and_then(|told| told.of_evaluation.as_ref());
+    let keeps_few = of_evaluation.is_some_and(|place| place.blocks < case.thresholds.passes_blocks);
+    keeps_few || oom.stack.iter().any(table::is_without_gradients)
+}
+
+/// Whether little of what PyTorch held at a failure is an optimizer's state, by the ways of all blocks, and none was being made.
+fn has_little_state(oom: &OomReport, case: &Case<'_>) -> bool {
+    let is_made = oom.phase_entry.as_ref().is_some_and(|at| matches!(at.phase, Phase::Optimizer | Phase::State));
+    let facts = case.shapes.failure((oom.number - 1) as usize);
+    let Some(told) = facts.and_then(|facts| facts.told.as_ref()).filter(|told| told.is_whole && !is_made) else {
+        return false;
+    };
+    share(told.live_bytes(&[Phase::Optimizer, Phase::State]), told.all_bytes()) < case.thresholds.others_share
 }
 
 /// Whether little of what PyTorch held at a failure came in a forward pass, by the ways of all blocks.

@@ -12,6 +12,9 @@ use crate::judgement::role::Role;
 pub struct Fix {
     /// Rung of the ladder, 0 the cheapest; `None` where the ladder has none for it.
     pub rung: Option<u8>,
+    /// It takes a restart of the machine, so it comes last on its rung.
+    #[serde(skip)]
+    pub reboot: bool,
     /// What to type; empty where it is a change of code or of habit.
     pub command: String,
     /// What it does.
@@ -26,6 +29,13 @@ pub struct Fix {
     pub gives_back_basis: Option<Basis>,
     /// Whether that is enough for the failure; `None` where one of the numbers is missing.
     pub is_enough: Option<bool>,
+}
+
+impl Fix {
+    /// What fixes are sorted by, cheapest first.
+    pub(super) fn price(&self) -> (u8, bool) {
+        (self.rung.unwrap_or(u8::MAX), self.reboot)
+    }
 }
 
 /// A diagnosis that holds.

@@ -92,7 +92,7 @@ pub(super) fn climb(case: &Case<'_>, found: &[Finding], ruled_out: &[RuledOut], 
         }
     }
     // The sort is stable: on one rung the more telling diagnosis stays first.
-    steps.sort_by_key(|step| step.fix.rung.unwrap_or(u8::MAX));
+    steps.sort_by_key(|step| step.fix.price());
     if steps.iter().any(|step| step.id == LEAK) {
         put_ceiling_last(&mut steps);
     }
@@ -192,6 +192,7 @@ mod tests {
     fn step(command: &str) -> Step {
         let fix = Fix {
             rung: Some(4),
+            reboot: false,
             command: command.to_owned(),
             why: String::new(),
             cost: String::new(),

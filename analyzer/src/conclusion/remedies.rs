@@ -15,7 +15,7 @@ pub fn of(entry: &Entry, case: &Case<'_>, parts: &Parts, shortfall_bytes: Option
     };
     let mut fixes: Vec<Fix> =
         entry.fixes.iter().filter(suits).map(|fix| describe(entry, fix, case, parts, shortfall_bytes)).collect();
-    fixes.sort_by_key(|fix| fix.rung.unwrap_or(u8::MAX));
+    fixes.sort_by_key(Fix::price);
     fixes
 }
 
@@ -30,6 +30,7 @@ pub fn places_to_report(entry: &Entry, case: &Case<'_>, parts: &Parts) -> Vec<Fi
 pub fn unconditional(entry: &Entry) -> Vec<Fix> {
     let plain = |fix: &entry::Fix| Fix {
         rung: fix.rungs.iter().copied().min(),
+        reboot: fix.reboot,
         command: fix.command.clone(),
         why: fix.text.clone(),
         cost: entry.cost.clone(),
@@ -46,6 +47,7 @@ fn describe(entry: &Entry, fix: &entry::Fix, case: &Case<'_>, parts: &Parts, sho
     let back = parts.returns.iter().find(|back| Some(back.rung) == rung);
     Fix {
         rung,
+        reboot: fix.reboot,
         command: spelling::spelled(fix, case),
         why: fix.text.clone(),
         cost: entry.cost.clone(),

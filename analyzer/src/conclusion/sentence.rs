@@ -205,7 +205,11 @@ fn held_and_free(oom: &OomReport, device: Option<&DeviceSummary>) -> String {
         (_, 0) => format!("{}{of_total}", size(surely)),
         (_, managed) => format!("{}{of_total}, beside {} that may lie in RAM", size(surely), size(managed)),
     };
-    format!("The program's own blocks held {held}; {free}.")
+    let returning = match oom.returning_bytes {
+        0 => String::new(),
+        bytes => format!(", and {} more unless another thread's free was done by then", size(bytes)),
+    };
+    format!("The program's own blocks held {held}{returning}; {free}.")
 }
 
 fn in_brackets(total_bytes: Option<u64>) -> String {

@@ -331,8 +331,10 @@ impl<'a> Failure<'a> {
 
     /// (`hidden`) What the driver counts for this process beyond its own blocks. Managed memory may be among what it counts.
     pub fn hidden_bytes(&self) -> Known<u64> {
-        // What other threads were given before it was read is asked for, too.
-        let own = saturate(self.oom.held.requested_bytes).saturating_add(self.moved.given_bytes);
+        // What other threads were given before it was read is asked for, too, and what they had begun to give back may have been there
+        // still.
+        let meanwhile = self.moved.given_bytes.saturating_add(self.moved.returned_bytes);
+        let own = saturate(self.oom.held.requested_bytes).saturating_add(meanwhile);
         self.process_bytes().map(|process| process.saturating_sub(own))
     }
 

@@ -77,12 +77,10 @@ impl<'a> Case<'a> {
     /// another matter: they come when their stream gets there.
     fn is_free_under_way(&self, failure: &Failure<'_>) -> bool {
         let Some(around) = self.around(failure) else { return false };
-        let clock = &self.replay.clock;
-        let from = clock.at_ns(failure.oom.at).saturating_sub(self.thresholds.retry_ns);
         let window = self.replay.tracks.calls.before(around.calls_before);
         let mut seen = HashSet::from([failure.oom.thread]);
-        let recent = window.calls.iter().rev().take_while(|call| clock.at_ns(call.at) >= from);
-        let mut last_of_threads = recent.filter(|call| seen.insert(call.thread));
+        // However long ago it began: it waits for what the device has to do.
+        let mut last_of_threads = window.calls.iter().rev().filter(|call| seen.insert(call.thread));
         last_of_threads
             .any(|call| call.what == What::Returned && Some(call.device) == failure.oom.device && !call.is_of_pool)
     }

@@ -55,8 +55,8 @@ impl Failure<'_> {
             return Known::new(Some(0), "");
         }
         let beside = self.total_bytes().zip(self.free_bytes()).zip(alone).map(|((total, free), _)| {
-            // What may lie in RAM may as well be what is in use there.
-            let moving = saturate(self.oom.held_managed_bytes);
+            // What may lie in RAM may as well be what is in use there, and so may what other threads had begun to give back.
+            let moving = saturate(self.oom.held_managed_bytes).saturating_add(self.moved.returned_bytes);
             let beside = total.saturating_sub(free).saturating_sub(self.own_bytes()).saturating_sub(moving);
             if share(beside, total) < self.thresholds.others_share { 0 } else { beside }
         });

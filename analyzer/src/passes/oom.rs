@@ -256,6 +256,9 @@ pub struct OomReport {
     pub held_up_ns: u64,
     /// What the program itself held on that device (or on the host) then.
     pub held_bytes: u64,
+    /// What other threads had begun to give back there, and may not have been given back yet. Left out where that is nothing.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub returning_bytes: u64,
     /// Of them managed memory, whose pages may lie in RAM.
     pub held_managed_bytes: u64,
     /// Of that, at least so much lay in RAM: the card as a whole had less in use by sysfs. `None` where nobody can tell.
@@ -283,6 +286,10 @@ impl OomReport {
         let held_up_ns = if self.attempts.is_empty() { self.held_up_ns } else { 0 };
         at_ns.saturating_sub(self.at_ns).saturating_sub(held_up_ns)
     }
+}
+
+fn is_nothing(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 fn outcome_name<S: serde::Serializer>(outcome: &Outcome, serializer: S) -> Result<S::Ok, S::Error> {
@@ -459,6 +466,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         held_bytes: saturate(oom.held.requested_bytes),
         held_managed_bytes: saturate(oom.held_managed_bytes),
         managed_in_ram_bytes: None,
+        returning_bytes: oom.returning_bytes,
         held_blocks: oom.held.blocks,
         model: oom.model.map(|free| {
             let left_out_bytes = left_out_bytes(replay, oom, free);

@@ -146,22 +146,13 @@ impl Account {
     /// Takes a block in, places it in the arena and notices a new peak.
     #[inline]
     pub fn take_in(&mut self, block: &mut Block, at: u64) {
-        if let Some(arena) = &mut self.arena {
-            block.place = place(arena, block);
-        }
+        self.hold(block);
         if let Some(changes) = &mut self.changes {
             changes.push(Change { block: *block, comes: true });
-        }
-        self.held.add(block);
-        if block.kind == Kind::Managed {
-            self.managed.add(block);
         }
         self.most.held_bytes = self.most.held_bytes.max(self.held.requested_bytes - self.managed.requested_bytes);
         if block.kind == Kind::Device {
             self.most.block_bytes = self.most.block_bytes.max(block.requested_bytes);
-        }
-        if let Some(cell) = self.holdings.cell(block.layer, block.kind) {
-            cell.add(block);
         }
         self.layers |= 1 << block.layer as u8;
         if self.held.requested_bytes > self.peak.held.requested_bytes {
@@ -175,11 +166,35 @@ impl Account {
     /// Lets a block go.
     #[inline]
     pub fn let_go(&mut self, block: &Block) {
-        if let Some(arena) = &mut self.arena {
-            arena.release(block.place, block.granules);
-        }
+        self.hold_no_more(block);
         if let Some(changes) = &mut self.changes {
             changes.push(Change { block: *block, comes: false });
+        }
+        if self.keeps_peak && block.entered <= self.peak.position {
+            self.gone.push(*block);
+        }
+    }
+
+    /// Counts a block among what is held now, and nowhere else: that is no call.
+    #[inline]
+    pub(super) fn hold(&mut self, block: &mut Block) {
+        if let Some(arena) = &mut self.arena {
+            block.place = place(arena, block);
+        }
+        self.held.add(block);
+        if block.kind == Kind::Managed {
+            self.managed.add(block);
+        }
+        if let Some(cell) = self.holdings.cell(block.layer, block.kind) {
+            cell.add(block);
+        }
+    }
+
+    /// The opposite.
+    #[inline]
+    pub(super) fn hold_no_more(&mut self, block: &Block) {
+        if let Some(arena) = &mut self.arena {
+            arena.release(block.place, block.granules);
         }
         self.held.remove(block);
         if block.kind == Kind::Managed {
@@ -187,9 +202,6 @@ impl Account {
         }
         if let Some(cell) = self.holdings.cell(block.layer, block.kind) {
             cell.remove(block);
-        }
-        if self.keeps_peak && block.entered <= self.peak.position {
-            self.gone.push(*block);
         }
     }
 

@@ -178,9 +178,12 @@ impl Replay {
                 account.calls.reset += 1;
             }
         }
+        if matches!(ends, Ends::CudaDevice) {
+            self.tracks.pools.reset(record.device);
+        }
         // The driver's call inside finds nothing more, and must not displace what the runtime's took.
         if !gone.is_empty() || reference != NO_DEVICE {
-            self.last_frees.remember(record.thread, record.call, Undo::Context(reference, gone));
+            self.last_frees.remember(record, Undo::Context(reference, gone));
         }
     }
 

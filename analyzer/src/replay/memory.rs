@@ -207,7 +207,7 @@ impl Replay {
                 }
             }
         };
-        self.last_frees.remember(record.thread, record.call, undo);
+        self.last_frees.remember(record, undo);
     }
 
     /// A free takes memory of the layer that it is called at, whoever calls. Returns whether that layer's book knew it.
@@ -336,7 +336,7 @@ impl Replay {
         self.let_go_unmapped(&unmapped.mappings, &unmapped.gone, record);
         if !is_map {
             let undo = Undo::Unmap(Box::new(unmapped));
-            self.last_frees.remember(record.thread, record.call, undo);
+            self.last_frees.remember(record, undo);
         }
     }
 

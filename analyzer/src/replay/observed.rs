@@ -9,7 +9,7 @@ use super::Replay;
 use super::account::Account;
 use super::arena::Arena;
 use super::balance::Balance;
-use super::block::Side;
+use super::block::{Block, Side};
 use super::busy::concerns;
 use super::census::{self, Census};
 use super::comparison::{Comparison, Open};
@@ -36,7 +36,8 @@ impl Replay {
         self.refused(&Record { requested: 0, ..*record }, &[], record.device, 0, inside);
     }
 
-    /// Takes note of an own allocation that was refused.
+    /// Takes note of an own allocation that was refused, with what was held when it was: a free is recorded before it is made, and a
+    /// refusal only when its stack was read, so that what other threads gave back meanwhile stands before it.
     #[cold]
     pub(super) fn refused(
         &mut self,
@@ -45,6 +46,43 @@ impl Replay {
         device: u8,
         granules: u32,
         inside: Option<Inside>,
+    ) {
+        let returned_at = record.at.saturating_add(u64::from(record.duration));
+        let later = self.last_frees.after(returned_at, record.thread);
+        let held: Vec<Block> = later.into_iter().filter_map(|block| self.hold_for_now(block)).collect();
+        let of_device = held.iter().filter(|block| block.device == device && Side::of(block.kind) == Side::Device);
+        let held_bytes = of_device.fold(0, |sum: u64, block| sum.saturating_add(block.requested_bytes));
+        let returned_bytes = self.tracks.overlap(device, Some(record.thread), record.at).returned_bytes;
+        let returning_bytes = returned_bytes.saturating_sub(held_bytes);
+        self.look_at_refusal(record, payload, device, granules, inside, returning_bytes);
+        for block in held {
+            self.live.remove(block.space(), block.address);
+            if let Some(account) = self.accounts.of_mut(&block) {
+                account.hold_no_more(&block);
+            }
+        }
+    }
+
+    /// A block that is gone lives again, unless another one has its address.
+    fn hold_for_now(&mut self, block: Block) -> Option<Block> {
+        if self.live.has(block.space(), block.address) {
+            return None;
+        }
+        let account = self.accounts.of_mut(&block)?;
+        let (slot, _) = self.live.insert(block);
+        let slot = slot?;
+        account.hold(slot);
+        Some(*slot)
+    }
+
+    fn look_at_refusal(
+        &mut self,
+        record: &Record,
+        payload: &[u8],
+        device: u8,
+        granules: u32,
+        inside: Option<Inside>,
+        returning_bytes: u64,
     ) {
         let unknown_size = !matches!(record.event(), Some(Event::Alloc | Event::Pin));
         let side = if unknown_size { Side::Device } else { Side::of(record.kind()) };
@@ -93,6 +131,7 @@ impl Replay {
             injected: Injected::of(record, payload),
             inside,
             held,
+            returning_bytes: if side == Side::Device { returning_bytes } else { 0 },
             held_managed_bytes: managed.requested_bytes,
             held_managed_granules: managed.granules,
             held_managed_blocks: managed.blocks,

@@ -57,6 +57,7 @@ impl Replay {
         if self.resets.forgets {
             return;
         }
+        self.tracks.pools.reset(device);
         // Of physical memory the two layers have different handles, so HSA can't tell.
         let physical = self.vmm.reset(device);
         let mut blocks = Vec::new();
@@ -74,7 +75,7 @@ impl Replay {
         physical.blocks().for_each(|block| self.let_go(block, record));
         self.accounts.device_mut(device).calls.reset += (blocks.len() + physical.count()) as u64;
         self.note_change(Side::Device, device, record.at);
-        self.last_frees.remember(record.thread, record.call, Undo::Reset(blocks, Box::new(physical)));
+        self.last_frees.remember(record, Undo::Reset(blocks, Box::new(physical)));
     }
 
     /// HSA gives memory back while a reset of HIP's is under way on that thread: what HIP had there is gone.

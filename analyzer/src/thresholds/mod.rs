@@ -350,7 +350,7 @@ thresholds! {
     /// Forward passes' worth of blocks of each line from which on several passes are told from one that is longer.
     least_passes: u64 = 2, Count, "ours", ["oom-first-forward", "oom-eval-accumulation"];
     /// Blocks of a forward pass, kept, from which on it keeps them for a backward pass. Without gradients few live at once.
-    passes_blocks: u64 = 4, Count, "ours: without gradients the input and output of a layer live, and what goes around it", ["oom-first-forward"];
+    passes_blocks: u64 = 4, Count, "ours: without gradients the input and output of a layer live, and what goes around it", ["oom-first-forward", "oom-eval-batch"];
     /// Share of the live blocks of a forward pass that must have come by ways of which no block is gone, where it is the first.
     kept_pass_share: f64 = 0.33, Share, "ours: of a layer and its activation one keeps what came, and the other half of it", ["oom-first-forward"];
     /// How many times the gradients an optimizer's state takes at most, as a rule.

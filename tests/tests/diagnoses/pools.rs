@@ -54,7 +54,7 @@ fn pools() -> Vec<Scene> {
         .also(&["phantom-free", "mallocasync-oom", "known-bad-version"])
     };
     vec![
-        retained(Found(Proven), "a pool keeps 12 GiB that were given back to it, and hipMalloc fails", "20G", ""),
+        retained(Found(Probable), "a pool keeps 12 GiB that were given back to it, and hipMalloc fails", "20G", ""),
         retained(Not, "the pool gave them back to the device", "0", ""),
         retained(Not, "the pool was told to keep them, and trimmed", "20G", "trim;"),
         stream_ordered(

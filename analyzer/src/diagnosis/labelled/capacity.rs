@@ -671,7 +671,7 @@ fn a_jump_rules_no_leak_out() {
     let jumped = TRACES.iter().find(|labelled| labelled.story.contains("in one jump between steps")).unwrap();
     let summary = super::summed_up(&(jumped.scene)());
     let page = crate::report::text::write(&summary, &[], crate::report::page::Look::new(4000, false));
-    assert!(page.contains("not ruled out: a leak: blocks that stay become more from step to step"), "{page}");
+    assert!(page.contains("not ruled out: what came to stay, without which the request would have fitted"), "{page}");
 }
 
 /// A failure that is made up for is not looked at so closely, and no leak is ruled out there either.

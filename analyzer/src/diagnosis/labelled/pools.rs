@@ -80,6 +80,33 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "pool-failure-leak",
+        says: Says::Not,
+        also: &["phantom-free", "mallocasync-oom", "known-bad-version"],
+        story: "the same, and the driver counts none of it for this process: who only draws is in no list of processes",
+        scene: || leaked_by(6 * GIB, false, 4 * GIB, |_| {}),
+    },
+    Labelled {
+        id: "pool-failure-leak",
+        says: Says::Found(Possible),
+        also: &["phantom-free", "mallocasync-oom", "known-bad-version"],
+        story: "the same, and a block of 8 GiB comes afterwards: it was free again",
+        scene: || leaked_by(6 * GIB, true, 8 * GIB, |_| {}),
+    },
+    Labelled {
+        id: "pool-failure-leak",
+        says: Says::Not,
+        also: &["phantom-free", "mallocasync-oom", "known-bad-version"],
+        story: "another thread was giving 4 GiB back that came since the reading before",
+        scene: || {
+            leaked_beside(6 * GIB, |trace| {
+                trace.alloc(0x90_0000_0000, 4 * GIB);
+                let free = trace.record_on(crate::testing::THREAD + 7, Event::Free, Kind::Device, "hipFree");
+                trace.push(Record { address: 0x90_0000_0000, ..free }, &[]);
+            })
+        },
+    },
+    Labelled {
+        id: "pool-failure-leak",
         says: Says::Found(Possible),
         also: &["phantom-free", "mallocasync-oom", "known-bad-version"],
         story: "code was loaded between the two readings, which takes memory, too",
@@ -340,16 +367,24 @@ fn leaked(free_after: u64, loads_code: bool) -> Scene {
 
 /// 4 GiB are refused, and then so much is free; something else was done right before that.
 fn leaked_beside(free_after: u64, before: impl FnOnce(&mut TraceBuilder)) -> Scene {
+    leaked_by(free_after, true, 4 * GIB, before)
+}
+
+/// The same: the driver counts it for this process or for none, and so much can be had afterwards.
+fn leaked_by(free_after: u64, is_own: bool, given_after: u64, before: impl FnOnce(&mut TraceBuilder)) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.alloc(0x10_0000_0000, 14 * GIB);
-    (0..2).for_each(|_| sampled(&mut trace, [(RuntimeFree, 10 * GIB), (KfdOthersVram, 0)]));
+    let earlier = [(RuntimeFree, 10 * GIB), (KfdProcessVram, 14 * GIB), (KfdOthersVram, 0)];
+    (0..2).for_each(|_| sampled(&mut trace, earlier));
     before(&mut trace);
     let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocAsync");
     let seq = trace.push(Record { status: 2, requested: 4 * GIB, ..record }, &[]);
     let used = 24 * GIB - free_after;
-    let read = [(RuntimeFree, free_after), (VramTotal, 24 * GIB), (VramUsed, used), (KfdOthersVram, 0)];
+    let own = if is_own { used } else { 14 * GIB };
+    let [total, used] = [(VramTotal, 24 * GIB), (VramUsed, used)];
+    let read = [(RuntimeFree, free_after), total, used, (KfdProcessVram, own), (KfdOthersVram, 0)];
     at_failure(&mut trace, seq, read);
-    trace.alloc(0x200_0000_0000, 4 * GIB);
+    trace.alloc(0x200_0000_0000, given_after);
     Scene { trace }
 }
 
@@ -358,7 +393,8 @@ fn leaked_and_missed(takes: bool) -> Scene {
     let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
     trace.alloc(0x10_0000_0000, 14 * GIB);
     let free_before = if takes { 10 * GIB } else { 6 * GIB };
-    (0..2).for_each(|_| sampled(&mut trace, [(RuntimeFree, free_before), (KfdOthersVram, 0)]));
+    let earlier = [(RuntimeFree, free_before), (KfdProcessVram, 24 * GIB - free_before), (KfdOthersVram, 0)];
+    (0..2).for_each(|_| sampled(&mut trace, earlier));
     for requested in [4 * GIB, 8 * GIB] {
         let record = trace.record(Event::Alloc, Kind::Pool, "hipMallocAsync");
         let seq = trace.push(Record { status: 2, requested, ..record }, &[]);

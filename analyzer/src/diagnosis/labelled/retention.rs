@@ -5,7 +5,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::{at_failure, full, set, torch};
 use super::{Labelled, Says, Scene, readings};
-use crate::judgement::check::Confidence::{Possible, Probable, Proven};
+use crate::judgement::check::Confidence::{Possible, Probable};
 use crate::testing::{At, GIB, TraceBuilder, at, summary};
 
 pub(super) const TRACES: &[Labelled] = &[
@@ -73,28 +73,28 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "pool-retention",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &["known-bad-version"],
         story: "the failing call is from the device's own pool, and another one keeps 12 GiB by its threshold",
         scene: || two_pools(Kind::Pool, &[]),
     },
     Labelled {
         id: "pool-retention",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &["known-bad-version"],
         story: "hipMalloc fails, that pool is destroyed, and the same request succeeds",
         scene: || two_pools(Kind::Device, &[(Event::Free, Kind::Pool, "hipMemPoolDestroy")]),
     },
     Labelled {
         id: "pool-retention",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &["known-bad-version"],
         story: "the same, and it was the memory of graphs that was trimmed",
         scene: || two_pools(Kind::Device, &[(Event::Sync, Kind::Pool, "hipDeviceGraphMemTrim")]),
     },
     Labelled {
         id: "pool-retention",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &["known-bad-version"],
         story: "the same, and it was the device that was reset",
         scene: || two_pools(Kind::Device, &[(Event::Device, Kind::None, "hipDeviceReset")]),
@@ -130,7 +130,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "pool-retention",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &["known-bad-version"],
         story: "the program asked for the device's own pool to raise its threshold: it made no other one",
         scene: || {
@@ -142,7 +142,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "pool-retention",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &["known-bad-version"],
         story: "the program raised the pool's release threshold, and the driver counts what the pool keeps",
         scene: || retained_with(&[(SET, &[4, u64::MAX])], Kind::Device, 12 * GIB),
@@ -195,7 +195,7 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "pool-retention",
-        says: Says::Found(Proven),
+        says: Says::Found(Probable),
         also: &["known-bad-version"],
         story: "a trim to 8 GiB leaves that much, and 4 were missing",
         scene: || retained_with(&[(SET, &[4, u64::MAX]), (WAIT, &[]), (TRIM, &[8 * GIB])], Kind::Device, 12 * GIB),

@@ -45,8 +45,8 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "phantom-free",
-        says: Says::First(Possible),
-        also: &[],
+        says: Says::Not,
+        also: &["true-capacity", "kv-cache-prealloc"],
         story: "another thread frees 20 GiB after the refusal, and a reading of the sampling period comes in before that of the failure",
         scene: || {
             let mut trace = two_blocks();
@@ -216,7 +216,9 @@ fn vanished(free_after: u64, others: Option<[u64; 2]>) -> Scene {
     // The first reading may be of before the block.
     for _ in 0..2 {
         match others {
-            Some([before, _]) => sampled(&mut trace, [(RuntimeFree, 10 * GIB), (KfdOthersVram, before)]),
+            Some([before, _]) => {
+                sampled(&mut trace, [(RuntimeFree, 10 * GIB), (KfdProcessVram, 14 * GIB), (KfdOthersVram, before)])
+            }
             None => sampled(&mut trace, [(RuntimeFree, 10 * GIB)]),
         }
     }
@@ -224,7 +226,10 @@ fn vanished(free_after: u64, others: Option<[u64; 2]>) -> Scene {
     let seq = trace.push(Record { status: 2, requested: 4 * GIB, ..record }, &[]);
     let read = [(RuntimeFree, free_after), (VramTotal, 24 * GIB), (VramUsed, 24 * GIB - free_after)];
     match others {
-        Some([_, after]) => at_failure(&mut trace, seq, [read[0], read[1], read[2], (KfdOthersVram, after)]),
+        Some([_, after]) => {
+            let own = (KfdProcessVram, 24 * GIB - free_after - after);
+            at_failure(&mut trace, seq, [read[0], read[1], read[2], own, (KfdOthersVram, after)])
+        }
         None => at_failure(&mut trace, seq, read),
     }
     trace.alloc(0x200_0000_0000, 2 * GIB);

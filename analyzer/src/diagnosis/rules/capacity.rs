@@ -244,7 +244,7 @@ pub(super) fn after_a_release(retry: &Retry) -> String {
         (_, 0) => "its thread",
         _ => "its thread and another",
     };
-    format!("the same request succeeded after {who} had given memory back")
+    format!("a request for as much succeeded after {who} had given memory back")
 }
 
 /// Whether others hold enough to be a reason. That they do not can be known without knowing how much they hold.

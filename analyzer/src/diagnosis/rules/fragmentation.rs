@@ -171,6 +171,21 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
     check.must_by(sums.basis(), is_much || is_in_small_pieces, || {
         format!("that is {} of what it had reserved", percent(of_reserved))
     });
+    if leaks::lines_keep_most(case, failure) {
+        check.at_most(Confidence::Possible);
+        check.is_a_small_part();
+        check.would_settle("whether the program needs all that these lines keep (WHO HOLDS): without pieces it may have filled the card later");
+    }
+    if let Some(earlier) = refused_without_pieces(case, failure) {
+        check.at_most(Confidence::Possible);
+        check.note(true, || {
+            format!(
+                "#{earlier} asked for as much by the same way, and then what lay unused and what was free were together less than that: \
+                 no pieces were the reason there"
+            )
+        });
+        check.would_settle("whether what asks for so much fits at all: the same run with expandable segments");
+    }
     check.must(free.is(|free| free < asked_of_driver), || {
         case.free_told(failure, free.get().unwrap_or(0), " on the card")
     });
@@ -191,6 +206,23 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
              PyTorch's message (--log)",
         );
     }
+}
+
+/// An earlier failure of the same request that no piece would have prevented: what asks like that may need more than the card has.
+fn refused_without_pieces(case: &Case<'_>, failure: &Failure<'_>) -> Option<u64> {
+    let site = |failure: &Failure<'_>| failure.oom.error.as_ref().map_or(failure.oom.site, |error| error.site);
+    let is_same = |other: &Failure<'_>| {
+        let (one, two) = (failure.report, other.report);
+        two.number < one.number && two.device == one.device && two.requested_bytes == one.requested_bytes
+    };
+    let had_too_little = |other: &Failure<'_>| {
+        let sums = case.torch_sums(other).filter(|sums| sums.is_certain() && sums.is_of_failure != Holds::No);
+        let free = case.free_for_request(other).get();
+        sums.zip(free).is_some_and(|(sums, free)| sums.unused.most().saturating_add(free) < sums.tried.least())
+    };
+    let mut earlier =
+        case.failures().filter(|other| is_same(other) && site(other) == site(failure) && site(other) != 0);
+    earlier.find(had_too_little).map(|other| other.report.number)
 }
 
 /// Where tensors had never held as much as with this request, the program needed more than ever, and pieces are what is left between

@@ -67,7 +67,11 @@ fn live_leak_at_failure(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
     if !check.applies(shapes::facts(case, failure).is_some()) {
         return;
     }
-    let Some(first) = case.full_since(failure) else { return live_leak_up_to(case, failure, check) };
+    // Of an attempt that PyTorch made up for itself, nobody asked what its tensors held.
+    let tells_lines = |failure: &Failure<'_>| case.tensor_growth_at(failure).is_some_and(|growth| growth.significant);
+    let tells_more = |first: &Failure<'_>| tells_lines(failure) && case.tensor_growth_at(first).is_none();
+    let first = case.full_since(failure).filter(|first| !tells_more(first));
+    let Some(first) = first else { return live_leak_up_to(case, failure, check) };
     let mut at_first = Check::default();
     live_leak_up_to(case, &first, &mut at_first);
     if !matches!(at_first.judgement(), Judgement::Found(_)) {
@@ -131,12 +135,17 @@ fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check
     tensor_leak::leak(growth, true, failure.thresholds, check);
     // Backward passes are no steps of an evaluation: their rise is over, whatever piles up since.
     let told = shapes::facts(case, failure).and_then(|facts| facts.told.as_ref());
-    let evaluation = told.and_then(|told| told.of_evaluation.as_ref().filter(|_| told.evaluates_a_model));
+    let evaluation = told.filter(|told| told.is_of_an_evaluation()).and_then(|told| told.of_evaluation.as_ref());
     let fits_without = evaluation.zip(failure.shortfall_bytes()).filter(|(place, missing)| place.bytes >= *missing);
-    if let Some((place, _)) = fits_without.filter(|_| growth.by == Cut::BackwardPasses) {
+    // A trifle beside what the lines keep is what an evaluation needs.
+    let least_bytes = failure.thresholds.dominant_share * growth.came_and_held_bytes().1 as f64;
+    let piles_up = fits_without.filter(|(place, _)| place.bytes as f64 >= least_bytes);
+    if let Some((place, _)) = piles_up.filter(|_| growth.by == Cut::BackwardPasses) {
         check.at_most(Confidence::Possible);
-        check
-            .note(true, || format!("{} live that came by {} in an evaluation", size(place.bytes), clean(&place.label)));
+        check.note(true, || {
+            let (bytes, place) = (size(place.bytes), clean(&place.label));
+            format!("{bytes} live that came by {place} in an evaluation, or in what is called one")
+        });
         check.would_settle("which of the two is not meant to stay: without either the request would have fitted");
     }
     // An allocator keeps what its blocks leave: without them it might hold as much, and nobody else would get it.
@@ -151,7 +160,7 @@ fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check
     let in_pieces =
         sums.filter(|sums| share(sums.unused.bytes, sums.reserved_bytes()) > failure.thresholds.unused_share);
     let room = in_pieces.map_or(0, |sums| sums.unused.bytes);
-    if growth.has_room_in(room, failure.thresholds) {
+    if growth.has_room_in(room, failure.thresholds) && !lines_keep_most(case, failure) {
         check.at_most(Confidence::Possible);
         check.note(true, || format!("{} lay unused, enough for many more steps if it were in one piece", size(room)));
         check.would_settle(IN_ONE_PIECE);
@@ -274,6 +283,16 @@ fn without_it(failure: &Failure<'_>, rise: &Rise, stays: &Stays, missing: u64) -
 pub(super) fn fills_the_card(case: &Case<'_>, failure: &Failure<'_>) -> bool {
     rises_up_to(case, failure)
         || !rises_in_vain(case, failure) && case.leaks(failure.oom.device) >= Some(Confidence::Probable)
+}
+
+/// Whether most of what the program holds are blocks of lines that keep more and more, or equal ones of one line that gives none back: then
+/// these fill a card of any size, and what lies unused between them brings the end only nearer.
+pub(super) fn lines_keep_most(case: &Case<'_>, failure: &Failure<'_>) -> bool {
+    let growth = case.tensor_growth_at(failure).filter(|growth| growth.keeps_more(case.thresholds) != Holds::No);
+    let grown = growth.map_or(0, |growth| growth.came_and_held_bytes().1);
+    let told = shapes::facts(case, failure).and_then(|facts| facts.told.as_ref());
+    let piled = told.and_then(|told| told.pile.as_ref()).map_or(0, |pile| pile.bytes);
+    share(grown.max(piled), failure.own_bytes()) >= case.thresholds.dominant_share
 }
 
 /// Whether what rises up to a failure is known to have taken less than was missing.

@@ -4,6 +4,7 @@ use gpuoom_trace::record::Kind;
 
 use super::{Rule, failure, leaks, shapes};
 use crate::diagnosis::case::{Case, Failure};
+use crate::diagnosis::on_card::Alone;
 use crate::diagnosis::pooled::KEPT;
 use crate::evidence::smi::CardProcess;
 use crate::judgement::check::{Basis, Check, Confidence, Holds, Known};
@@ -39,6 +40,9 @@ fn phantom_free(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !made_by_nobody(case, failure, check) {
         return;
     }
+    // What was free when it was read had come back by then.
+    let exceeds = failure.alone().is(|alone| matches!(alone, Alone::Exceeds { .. }));
+    check.unless(exceeds, || "the program's own blocks and this request are more than the whole card".to_owned());
     // A pool that the program made may have a limit of its own.
     if failure.oom.kind == Kind::Pool && case.replay.made_pools > 0 {
         check.at_most(Confidence::Possible);

@@ -77,6 +77,9 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
     }
     // What the program itself holds of the host's memory is the least that KFD counts.
     let pinned = saturate(failure.oom.held_host_bytes).max(pinned_by_layers(case, failure));
+    if of_host && failure.oom.held_host_bytes > 0 {
+        check.part("pins");
+    }
     let own = host_bytes(case, failure, failure.own_bytes(), pinned, of_host);
     unless_more_before(most.zip(limit), check);
     let both = failure.request_bytes().zip(own).map(|(request, own)| own.saturating_add(request)).zip(limit);
@@ -135,7 +138,12 @@ fn managed_besides(failure: &Failure<'_>) -> String {
     match saturate(failure.oom.held_managed_bytes) {
         0 => String::new(),
         bytes => {
-            format!("; {} live besides, and nobody knows whether on the card or in RAM", size(bytes))
+            let lies = match failure.report.managed_in_ram_bytes {
+                Some(in_ram) if in_ram == bytes => "all of it in RAM".to_owned(),
+                Some(in_ram @ 1..) => format!("at least {} of it in RAM", size(in_ram)),
+                _ => "and nobody knows whether on the card or in RAM".to_owned(),
+            };
+            format!("; {} of managed memory live besides, {lies}", size(bytes))
         }
     }
 }

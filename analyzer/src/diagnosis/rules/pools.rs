@@ -1,6 +1,6 @@
 //! D. Stream-ordered pools, and what captured graphs keep.
 
-use super::{Rule, failure};
+use super::{Rule, failure, leaks};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::torch_sums::TorchSums;
 use crate::evidence::torch_message::Printed;
@@ -149,14 +149,18 @@ struct Vanished {
     unaccounted_bytes: u64,
     /// By how much other processes hold more than before; `None` where nobody read it.
     others_took_bytes: Option<u64>,
+    /// By how much the driver counts more for this process than before, and than its blocks account for.
+    own_took_bytes: Known<u64>,
 }
 
 impl Vanished {
     fn of(case: &Case<'_>, failure: &Failure<'_>, around: &Around, before: &Read) -> Option<Self> {
         let free = before.read.runtime_free_bytes.zip(failure.oom.read.runtime_free_bytes)?;
         // Blocks that came while the card was being read may be in the reading or not: they may account for it. So may what pools
-        // were given back meanwhile: they may keep it.
-        let held = around.held_bytes.saturating_add(around.until_read.given_bytes);
+        // were given back meanwhile: they may keep it. So may what another thread had begun to give back: a free may wait for the
+        // device.
+        let meanwhile = around.until_read.given_bytes.saturating_add(around.until_read.returned_bytes);
+        let held = around.held_bytes.saturating_add(meanwhile);
         let done = around.read_at.map_or(around.done, |read| read.done);
         let done = done.since(&before.done);
         let rounding = case.rounding_between(around.device, &done);
@@ -167,6 +171,11 @@ impl Vanished {
             free,
             unaccounted_bytes: free.0.saturating_sub(free.1).saturating_sub(by_blocks),
             others_took_bytes: others.map(|(then, now)| now.saturating_sub(then)),
+            own_took_bytes: Known::new(
+                before.read.process_vram_bytes.zip(failure.oom.read.process_vram_bytes.filter(|bytes| *bytes > 0)),
+                "what the driver counts for this process before the failure and after it (KFD)",
+            )
+            .map(|(then, now)| now.saturating_sub(then).saturating_sub(by_blocks)),
         })
     }
 
@@ -258,8 +267,36 @@ fn takes_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             Unit::Time.shown(case.thresholds.pool_leak_ns as f64)
         )
     });
+    // Who only draws on the card is in no list of processes, and takes memory, too.
+    let own = vanished.own_took_bytes;
+    if own.get().is_none() {
+        check.at_most(Confidence::Possible);
+    }
+    check.decides(
+        own.is(is_share),
+        || {
+            format!(
+                "the driver counts {} more for this process, which no new block accounts for",
+                size(own.get().unwrap_or(0))
+            )
+        },
+        || format!("the driver counts only {} more for this process beyond its blocks", size(own.get().unwrap_or(0))),
+    );
+    if let Some(bytes) = came_back(case, failure) {
+        check.at_most(Confidence::Possible);
+        check.note(true, || format!("{} could be allocated afterwards: as much was free again", size(bytes)));
+    }
     more_than_asked(case, gone, request, check);
     taken_otherwise(around, vanished.others_took_bytes, check);
+}
+
+/// What the failing thread was given next, where that is more than had been read as free at the failure: what had gone was back.
+fn came_back(case: &Case<'_>, failure: &Failure<'_>) -> Option<u64> {
+    let (next, done) = case.next_request(failure)?;
+    let free = failure.free_bytes().get()?;
+    let is_back =
+        next.succeeded && next.kind != Kind::Managed && next.requested_bytes > free.saturating_add(done.returned_bytes);
+    is_back.then_some(next.requested_bytes)
 }
 
 /// A refused call takes no more than it asked for, but for rounding: whatever is beyond that went elsewhere, and so may the rest.
@@ -339,6 +376,11 @@ fn private_by_sums(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>,
         check.at_most(if sums.is_of_failure != Holds::No { Confidence::Probable } else { Confidence::Possible });
     }
     beside_a_rise(idle.bytes, case, failure, check);
+    if leaks::lines_keep_most(case, failure) {
+        check.at_most(Confidence::Possible);
+        check.is_a_small_part();
+        check.would_settle(IS_IT_MEANT);
+    }
     let is_in_small_pieces = sums.pieces.is_some_and(|pieces| pieces.largest_bytes < sums.tried.least());
     whose_pools(case, failure, is_in_small_pieces, check);
     check.gives_back(0, idle.bytes, sums.basis());
@@ -380,6 +422,13 @@ fn in_no_tensor(failure: &Failure<'_>) -> Option<u64> {
 /// another request has no use, whatever pool it may take from.
 fn whose_pools(case: &Case<'_>, failure: &Failure<'_>, is_in_small_pieces: bool, check: &mut Check) {
     let Some(captured) = case.around(failure).and_then(|around| around.captured) else { return };
+    if captured.ended > 0 {
+        // A graph that runs again writes there.
+        check.at_most(Confidence::Probable);
+        check.would_settle(
+            "whether the graphs need it when they run: what lies in no tensor between two runs may be theirs",
+        );
+    }
     check.part(match (captured.ended, is_in_small_pieces) {
         (0, false) => "pools of its own",
         (0, true) => "pools of its own, in small pieces",

@@ -10,6 +10,7 @@ use crate::diagnosis::pooled::{KEPT, SETTLED};
 use crate::judgement::check::{Basis, Check, Confidence, Holds};
 use crate::replay::tracks::pools::Kept;
 use crate::replay::tracks::waits::Waited;
+use crate::thresholds::share;
 use crate::words::{count, size};
 
 pub(super) const RULES: &[Rule] = &[failure("pool-retention", pool_retention)];
@@ -49,7 +50,8 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     });
     had_no_room(failure, check);
     let elsewhere = out_of_reach(case, failure, missing, check);
-    let retained = elsewhere.filter(|kept| kept.retained_bytes >= missing);
+    // Where nothing that is read leaves room for so much, the pool gave it up: for a larger request, or when it was short of memory.
+    let retained = elsewhere.filter(|kept| (missing..=at_most).contains(&kept.retained_bytes));
     let is_below = below >= missing && failure.oom.kind != Kind::Pool;
     match retained {
         None if is_below => {
@@ -60,6 +62,10 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     }
     if retained.is_none() {
         may_be_pending(case, failure, missing, check);
+    }
+    // So little any pool keeps between its blocks.
+    if share(at_most.max(kept.untrimmed_bytes), failure.own_bytes()) < failure.thresholds.few_unused_share {
+        check.is_a_small_part();
     }
     emptied(case, failure, missing, check);
     came_by_itself(case, failure, check);
@@ -99,6 +105,9 @@ fn out_of_reach(case: &Case<'_>, failure: &Failure<'_>, missing: u64, check: &mu
 /// What lets the pool keep it: an attribute that the program set, or nothing that is known.
 fn by_attributes(case: &Case<'_>, retained: Option<Kept>, failure: &Failure<'_>, check: &mut Check) {
     if let Some(kept) = retained {
+        // A pool gives up what it keeps for a larger request of its own, and where memory is short.
+        check.at_most(Confidence::Probable);
+        check.would_settle(ATTRIBUTES);
         return check.must(true, || kept_by_threshold(&kept));
     }
     // Sums are all there is, and without what the driver counts they say nothing of what came back at a wait. After a wait a pool
@@ -107,8 +116,11 @@ fn by_attributes(case: &Case<'_>, retained: Option<Kept>, failure: &Failure<'_>,
     let is_counted = failure.hidden_bytes().get().is_some();
     let most = if is_counted && !waited { Confidence::Probable } else { Confidence::Possible };
     check.at_most(most);
-    check.would_settle("the pool's attributes ReservedMemCurrent and UsedMemCurrent");
+    check.would_settle(ATTRIBUTES);
 }
+
+/// What would tell what a pool keeps.
+const ATTRIBUTES: &str = "the pool's attributes ReservedMemCurrent and UsedMemCurrent";
 
 /// Without a threshold that holds it, memory whose free the stream had not got to looks the same: the driver counts it, too.
 fn may_be_pending(case: &Case<'_>, failure: &Failure<'_>, missing: u64, check: &mut Check) {
@@ -200,7 +212,7 @@ fn kept_by_threshold(kept: &Kept) -> String {
         bytes => format!("to {}", size(bytes)),
     };
     format!(
-        "the program raised the pool's release threshold {threshold}: it keeps at least {} that were given back",
+        "the program raised the pool's release threshold {threshold}: it may keep {} that were given back",
         size(kept.retained_bytes)
     )
 }

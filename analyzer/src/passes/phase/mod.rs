@@ -56,7 +56,7 @@ impl Phase {
     /// Where something is, in words.
     fn words(self) -> &'static str {
         match self {
-            Phase::Load => "while a model was loaded, moved or converted",
+            Phase::Load => "while a model was made, loaded, moved or converted",
             Phase::File => "while a file was loaded",
             Phase::State => "while the state of an optimizer was loaded",
             Phase::Data => "in the data loader",
@@ -81,7 +81,7 @@ impl Phase {
             Phase::Forward => "of a forward pass",
             Phase::Backward => "of a backward pass",
             Phase::Optimizer => "of an optimizer's step",
-            Phase::Evaluation => "of an evaluation",
+            Phase::Evaluation => "of an evaluation or of what is decorated with no_grad",
             Phase::Collective => "of a collective",
             Phase::Capture => "of a capture",
         }
@@ -173,7 +173,8 @@ impl Where {
     /// In words.
     pub fn words(&self) -> String {
         let phase = match &self.more {
-            More::Without(_) => "in a forward pass without gradients".to_owned(),
+            // A context inside of it may turn gradients on again, and has no frame.
+            More::Without(_) => Phase::Forward.words().to_owned(),
             More::Again => format!("{}, where a checkpointed forward pass is computed again", self.phase.words()),
             More::ByThread(name) => format!("{}, as the name of the thread says: {name}", self.phase.words()),
             More::Called(_) | More::Nothing => self.phase.words().to_owned(),
@@ -260,7 +261,9 @@ fn without_gradients(way: &[&Frame], forward: usize) -> Option<(usize, String)> 
     let (place, context) = nearest_context(way)?;
     let decorated = way[place - 1];
     let is_own = decorated.kind == FrameKind::Python && !is_plumbing(decorated);
-    (place > forward && is_own && table::takes_no_gradients(context)).then(|| (place, context.to_owned()))
+    // An optimizer's `step` is decorated so, and turns gradients on again for the closure that it calls.
+    let is_a_step = way[place..].iter().any(|frame| table::phase_of(frame) == Some(Phase::Optimizer));
+    (place > forward && is_own && !is_a_step && table::takes_no_gradients(context)).then(|| (place, context.to_owned()))
 }
 
 /// The program's own function that is decorated with a context without gradients and called after an evaluation. Weights are filled

@@ -19,6 +19,9 @@ const fn python(phase: Phase, file: &'static str, functions: &'static [&'static 
     PythonRow { phase, file, functions }
 }
 
+/// What moves a module or converts it.
+const MOVES: &[&str] = &["to", "cuda", "to_empty", "load_state_dict", "half", "float", "double", "bfloat16", "type"];
+
 const PYTHON: &[PythonRow] = &[
     // `wrapper` is what `profile_hook_step` makes of every optimizer's `step`.
     python(Phase::Optimizer, "torch/optim/optimizer.py", &["wrapper"]),
@@ -29,7 +32,9 @@ const PYTHON: &[PythonRow] = &[
     python(Phase::Backward, "torch/_tensor.py", &["backward"]),
     python(Phase::Backward, "torch/autograd/__init__.py", &["backward", "grad"]),
     python(Phase::Backward, "torch/autograd/graph.py", &["_engine_run_backward"]),
-    python(Phase::Load, "torch/nn/modules/module.py", &["to", "cuda", "to_empty", "load_state_dict"]),
+    python(Phase::Load, "torch/nn/modules/module.py", MOVES),
+    // What a module makes of its parameters, where they are made on the card.
+    python(Phase::Load, "torch/nn/modules/", &["__init__"]),
     python(Phase::Forward, "torch/nn/modules/module.py", CALL),
     python(Phase::File, "torch/serialization.py", &["load"]),
     python(Phase::File, "safetensors/torch.py", &["load_file", "load"]),
@@ -165,7 +170,7 @@ const THREADS: &[(Phase, &str)] = &[
 ];
 
 /// The phase that a thread's name tells.
-pub(super) fn phase_of_thread(name: &str) -> Option<Phase> {
+pub(in crate::passes) fn phase_of_thread(name: &str) -> Option<Phase> {
     THREADS.iter().find(|(_, begin)| name.starts_with(begin)).map(|(phase, _)| *phase)
 }
 
@@ -322,7 +327,7 @@ pub(in crate::passes) fn is_own_evaluation(frame: &Frame) -> bool {
 }
 
 /// The same of a function that takes no gradients.
-pub(super) fn is_called_evaluation(frame: &Frame) -> bool {
+pub(in crate::passes) fn is_called_evaluation(frame: &Frame) -> bool {
     let begin = |word: &str| word.trim_start_matches('_').split('_').next().unwrap_or_default().to_owned();
     let is = |name: &str| words(name).any(|word| WITHOUT_GRADIENTS_EVALUATIONS.contains(&&*begin(word)));
     is_own_evaluation(frame) || frame.function.as_deref().is_some_and(is)

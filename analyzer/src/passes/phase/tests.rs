@@ -65,7 +65,7 @@ fn the_nearest_function_names_the_phase_and_the_outermost_of_its_phase_the_entry
         [package("torch/nn/modules/module.py", "Module._apply"), package("torch/nn/modules/module.py", "Module.to")];
     assert_eq!(
         words(&stack(&[&load, &train])),
-        "while a model was loaded, moved or converted: Module.to (torch/nn/modules/module.py), called from train (train.py:31)"
+        "while a model was made, loaded, moved or converted: Module.to (torch/nn/modules/module.py), called from train (train.py:31)"
     );
     let gather = [package("torch/distributed/distributed_c10d.py", "all_gather_into_tensor")];
     let of = Where::of(&stack(&[&gather, &forward(), &train]), false).unwrap();
@@ -218,9 +218,14 @@ fn what_is_decorated_without_gradients_is_an_evaluation_where_it_runs_a_forward_
     };
     assert_eq!(
         run(&["no_grad"]),
-        "in a forward pass without gradients: evaluate (eval.py), which is decorated with no_grad, called from main (eval.py:50)"
+        "in a forward pass: evaluate (eval.py), which is decorated with no_grad, called from main (eval.py:50)"
     );
-    assert!(run(&["inference_mode"]).starts_with("in a forward pass without gradients"));
+    assert!(run(&["inference_mode"]).contains(", which is decorated with inference_mode, "));
+    // An optimizer's step is decorated, and calls a closure with gradients.
+    let wrapper = package("torch/optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper");
+    let step = [own("sam.py", "closure", 3), own("sam.py", "SAM.step", 7), context("no_grad"), wrapper];
+    let in_closure = words(&stack(&[&forward(), &step, &main]));
+    assert!(in_closure.starts_with("in a forward pass: ") && !in_closure.contains("decorated"), "{in_closure}");
     // Up to PyTorch 2.14 nobody tells which context it is, and the nearest one counts.
     for contexts in [&["decorate_context"][..], &["enable_grad"], &["enable_grad", "no_grad"]] {
         assert!(run(contexts).starts_with("in a forward pass: "), "{contexts:?}");
@@ -287,6 +292,6 @@ fn functions_that_are_only_called_so_name_nothing() {
     );
     assert_eq!(
         words(&[native("llama_model_load_from_file")]),
-        "while a model was loaded, moved or converted: llama_model_load_from_file"
+        "while a model was made, loaded, moved or converted: llama_model_load_from_file"
     );
 }

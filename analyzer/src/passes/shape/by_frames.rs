@@ -224,12 +224,12 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
 fn several_forward(unfollowed: &Unfollowed, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     check.must(true, || {
         format!(
-            "since the last of at least {} backward passes forward passes came and kept {}: at least {} times the blocks live that one pass \
-             took before, in each of the places where it takes memory ({})",
+            "since the last of at least {} backward passes forward passes came: in each of the {} where one pass took memory before, at least {} \
+             times the blocks live that it took there, {} in all",
             unfollowed.backward_passes,
-            size(unfollowed.bytes),
+            count(unfollowed.lines, "place", "places"),
             unfollowed.times,
-            unfollowed.lines
+            size(unfollowed.bytes)
         )
     });
     check.part("several passes");
@@ -403,6 +403,9 @@ fn other_ways(ways: u64) -> String {
 const CALLED_FOR_A_STEP: &str =
     "the last forward pass before the last backward pass came by that function: it is a part of a step";
 
+/// What would tell an evaluation from a part of the loss that is called so.
+const NO_BACKWARD: &str = "whether a backward pass goes through what that function computes: the code at that line";
+
 /// Refutes an evaluation by a function's name alone where a backward pass followed it. Without a forward pass there, nothing was tested.
 fn unless_for_backward(told: &OfBlocks, check: &mut Check) {
     if let Some(is_for_backward) = told.evaluates_for_backward {
@@ -503,8 +506,19 @@ fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
                 "the training has no other forward passes: that function may be one of its steps".to_owned()
             });
             unless_for_backward(told, check);
+            let kept = told.of_evaluation.as_ref().map_or(0, |place| place.blocks);
+            if !told.had_evaluated && kept >= facts.thresholds.passes_blocks {
+                // It keeps what a backward pass would need, and nobody saw yet that none follows.
+                check.at_most(Confidence::Possible);
+                check.would_settle(NO_BACKWARD);
+            }
         }
         None if !is_in(Phase::Evaluation, phase, facts, check) => return,
+        // Labels are made without gradients in a step of a training, too, and so are rollouts.
+        None if facts.on_frameworks_path(Thing::Phase(phase)).is_none() && !told.is_called_evaluation => {
+            check.applies(false);
+            return;
+        }
         None => {}
     }
     let largest = told.largest_in_training;

@@ -10,6 +10,7 @@ use crate::passes::shape::paths::own_evaluation;
 use crate::replay::Replay;
 use crate::replay::blocks::{Came, OfAllocator, Owner, Row, Rows};
 use crate::replay::failures::Oom;
+use crate::symbols::own::is_own;
 use crate::thresholds::{Thresholds, share};
 
 /// Blocks that live at the failure and came in one phase.
@@ -100,6 +101,12 @@ pub struct OfBlocks {
     pub gone_of_load: Option<u64>,
     /// Whether a forward pass of a model came by the program's own function for an evaluation.
     pub evaluates_a_model: bool,
+    /// Whether a function of the program's on the way to the failure is called after an evaluation, or after what takes no gradients.
+    pub is_called_evaluation: bool,
+    /// Whether a backward pass or an optimizer's step was called in such a function.
+    trains_in_evaluation: bool,
+    /// Whether one had come before the last backward pass.
+    pub had_evaluated: bool,
     /// What came before on any device, with its phase.
     came: Vec<(Option<Phase>, Came)>,
     /// Backward passes that were over.
@@ -140,6 +147,7 @@ impl OfBlocks {
             requested_bytes: error.map_or(oom.requested_bytes, |error| error.requested_bytes),
             live: live(rows, phases),
             evaluates: own_evaluation(&stack).and_then(|frame| frame.short()),
+            is_called_evaluation: stack.iter().any(|frame| is_own(frame) && table::is_called_evaluation(frame)),
             is_in_a_pass: stack.iter().any(|frame| table::phase_of(frame) == Some(Phase::Forward)),
             largest_in_training: largest_in_training(&came, phases),
             of_evaluation: of_evaluation(rows, phases),
@@ -158,9 +166,12 @@ impl OfBlocks {
             outlives_a_backward_pass: last_of(Phase::Backward, &came)
                 .is_some_and(|last| rows.iter().any(|row| phases.is_of_evaluation(row.site) && row.first < last)),
             gone_of_load: (replay.accounts.devices().count() == 1).then(|| gone_of(Phase::Load, rows, &came, phases)),
-            evaluates_a_model: came
-                .iter()
-                .any(|(_, came)| phases.is_of_evaluation(came.site) && phases.in_model(came.site).is_some()),
+            evaluates_a_model: evaluates_a_model(&came, None, phases),
+            trains_in_evaluation: came.iter().any(|(phase, came)| {
+                matches!(phase, Some(Phase::Backward | Phase::Optimizer)) && phases.is_of_evaluation(came.site)
+            }),
+            had_evaluated: last_of(Phase::Backward, &came)
+                .is_some_and(|last| evaluates_a_model(&came, Some(last), phases)),
             backward_passes,
             begun_backward: begun_backward(&came, phases),
             equal_gradients: equal_gradients(rows, all, phases),
@@ -170,6 +181,13 @@ impl OfBlocks {
             is_whole: phases.is_open() && all.iter().all(looked),
             came,
         })
+    }
+
+    /// Whether what came by a function that is called like an evaluation is of one: it runs a model, and is no part of the training's
+    /// steps.
+    pub fn is_of_an_evaluation(&self) -> bool {
+        let is_of_steps = self.trains_in_evaluation || self.evaluates_for_backward == Some(true);
+        self.evaluates_a_model && self.trains_elsewhere && !is_of_steps
     }
 
     /// Bytes that live and came in one of these phases.
@@ -323,6 +341,12 @@ fn largest_in_training(came: &[(Option<Phase>, Came)], phases: &OfSites<'_>) -> 
     largest.max().unwrap_or(0)
 }
 
+/// Whether a forward pass of a model came by the program's own function for an evaluation, before that moment if there is one.
+fn evaluates_a_model(came: &[(Option<Phase>, Came)], before: Option<u64>, phases: &OfSites<'_>) -> bool {
+    let mut until = came.iter().filter(|(_, came)| before.is_none_or(|before| came.first < before));
+    until.any(|(_, came)| phases.is_of_evaluation(came.site) && phases.in_model(came.site).is_some())
+}
+
 /// Whether a training has forward passes of its own: else a function that is called like an evaluation's may compute its loss.
 fn trains_elsewhere(came: &[(Option<Phase>, Came)], phases: &OfSites<'_>) -> bool {
     let last = last_of(Phase::Backward, came);
@@ -412,8 +436,13 @@ fn equal_loads(came: &[(Option<Phase>, Came)]) -> u64 {
 
 /// What lives of forward passes since before the last error of the same thread, with the number of that failure.
 fn since_an_error(replay: &Replay, oom: &Oom, rows: &Rows, phases: &OfSites<'_>) -> Option<(u64, u64)> {
+    // What a thread of autograd's raises, PyTorch raises again in the thread that waits for the backward pass.
+    let is_raised_there = |other: &Oom| {
+        let of_autograd = other.thread_name.as_deref().and_then(table::phase_of_thread) == Some(Phase::Backward);
+        other.thread == oom.thread || of_autograd
+    };
     let is_earlier = |other: &Oom| {
-        other.ordinal < oom.ordinal && other.error.is_some() && (other.thread, other.device) == (oom.thread, oom.device)
+        other.ordinal < oom.ordinal && other.error.is_some() && other.device == oom.device && is_raised_there(other)
     };
     let mut listed = replay.failures.listed.iter().enumerate();
     let (index, earlier) = listed.rfind(|(_, other)| is_earlier(other))?;

@@ -119,6 +119,8 @@ pub struct Oom {
     pub process: ProcessReadings,
     /// What the program held on that device.
     pub held: Held,
+    /// Bytes that other threads had begun to give back there: nobody knows whether before the refusal or after it.
+    pub returning_bytes: u64,
     /// How much of that is managed memory, in bytes: its pages may lie on the device or in RAM.
     pub held_managed_bytes: u128,
     /// What it held of the host's memory, pinned and registered, in bytes.
@@ -193,6 +195,7 @@ impl Oom {
             probed_before: None,
             process: ProcessReadings::default(),
             held: Held::default(),
+            returning_bytes: 0,
             held_managed_bytes: 0,
             held_managed_granules: 0,
             held_managed_blocks: 0,

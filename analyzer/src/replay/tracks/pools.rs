@@ -222,6 +222,13 @@ impl Pools {
         pool.is_gone = true;
     }
 
+    /// A device was reset: its pools have nothing any more. What the program made of them is gone, its own pool is as at first.
+    pub(crate) fn reset(&mut self, device: u8) {
+        let pools = self.made.iter_mut().chain(self.own.values_mut());
+        pools.filter(|pool| pool.device == device).for_each(|pool| *pool = Pool { device, ..Pool::default() });
+        self.chosen.remove(&device);
+    }
+
     /// The number of a pool by its handle; that of a device's own pool where the program did not make it.
     pub(crate) fn number(&mut self, handle: u64) -> Number {
         let number = self.numbers.get(&handle).copied();

@@ -319,6 +319,14 @@ fn end(evidence: &Evidence) -> String {
 
 /// What the program held: managed memory by itself, as everywhere.
 fn held_then(oom: &OomReport) -> String {
+    let held = surely_held(oom);
+    match oom.returning_bytes {
+        0 => held,
+        bytes => format!("{held}, and {} more unless another thread's free was done by then", size(bytes)),
+    }
+}
+
+fn surely_held(oom: &OomReport) -> String {
     let on_card = size(oom.held_bytes.saturating_sub(oom.held_managed_bytes));
     let blocks = count(oom.held_blocks, "block", "blocks");
     match oom.held_managed_bytes {

@@ -143,7 +143,7 @@ pub(in crate::report) fn notes(ledger: &DeviceLedger) -> Vec<String> {
     let mut note = |text: String| notes.push(text);
     if let Some(bytes) = ledger.overattributed_bytes.filter(|bytes| *bytes > AGREES_BYTES) {
         note(format!(
-            "the rows above are {} more than {} says is used: part of them is not on the card, or not counted there",
+            "the rows above are {} more than {} says is used: part of them is not on the card, is not counted there, or was given back before it was read",
             size(bytes),
             ledger.free_by.unwrap_or("the reading")
         ));

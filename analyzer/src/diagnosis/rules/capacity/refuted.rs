@@ -17,6 +17,9 @@ use crate::words::{clean, count, percent, size};
 /// What would tell a leak from a program that fills the card on purpose.
 const IS_IT_MEANT: &str = crate::passes::shape::run::IS_IT_MEANT;
 
+/// The same of what rose and shows no trend.
+const STAYED: &str = "whether what came to stay is meant: the code at the place where it comes from";
+
 /// What would tell whether it piles up.
 const WHAT_CAME_SINCE: &str =
     "whether what came since the last step piles up: labels where a round of it ends (gpuoom_mark, NVTX, ROCTX)";
@@ -48,9 +51,12 @@ pub(super) fn by_a_leak(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
         let is_within = matches!(holds, Holds::Unknown(WHAT_CAME_SINCE));
         // What rose within one step was never put to this test.
         if holds != Holds::No || growth.is_none_or(TensorGrowth::has_steps) {
-            check.unless(holds, || match is_within {
-                true => "what piles up within one step, without which the request would have fitted".to_owned(),
-                false => LEAK.to_owned(),
+            check.unless(holds, || match holds {
+                _ if is_within => {
+                    "what piles up within one step, without which the request would have fitted".to_owned()
+                }
+                Holds::Unknown(STAYED) => "what came to stay, without which the request would have fitted".to_owned(),
+                _ => LEAK.to_owned(),
             });
         }
     } else if let Some(steps) = rises_in_few_steps(case, failure) {
@@ -103,7 +109,7 @@ fn shown_by_cycles(case: &Case<'_>, failure: &Failure<'_>, rise: Option<&Rise>) 
     let is_beyond = || shapes::facts(case, failure).is_some_and(|facts| facts.cycles.beyond_bytes() >= missing.max(1));
     match rise {
         // A rise in one jump is no trend, and came to stay all the same, as that of a thread that waited for its turn.
-        Some(rise) if rise.risen_bytes() > missing => Holds::Unknown(IS_IT_MEANT),
+        Some(rise) if rise.risen_bytes() > missing => Holds::Unknown(STAYED),
         // What a program does after a refusal, such as smaller work, is not what it did before.
         _ if steps_are_after_a_refusal(case, failure) => Holds::Unknown(BEFORE_REFUSAL),
         _ if hides_blocks || is_beyond() => Holds::Unknown(WHAT_CAME_SINCE),
@@ -219,9 +225,16 @@ pub(super) fn by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
                 if matches!(holds_enough, Holds::Unknown(_)) && !has_emptied_its_cache(case, failure) {
                     check.at_most(Confidence::Possible);
                 }
-                check.unless(holds_enough, || {
-                    "PyTorch's allocator held at least the request in unused blocks".to_owned()
-                });
+                // What one line keeps fills a card of any size: less between its blocks would have put that off.
+                let is_put_off = holds_enough == Holds::Yes && leaks::lines_keep_most(case, failure);
+                if is_put_off {
+                    check.at_most(Confidence::Possible);
+                    check.note(true, || "PyTorch's allocator held at least the request in unused blocks".to_owned());
+                } else {
+                    check.unless(holds_enough, || {
+                        "PyTorch's allocator held at least the request in unused blocks".to_owned()
+                    });
+                }
             }
         }
     } else {
