@@ -212,12 +212,12 @@ fn a_first_step_beside_a_bank_of_data_is_not_sure() {
     assert!(run.page().contains("live that no gradient shows to be weights"), "{}", run.page());
 }
 
-/// Weights that are made on the card come in no load: to each gradient belongs one all the same.
+/// What a module of PyTorch's makes for itself on the card are weights as much as those that are moved there.
 #[test]
-fn weights_made_on_the_card_are_reckoned_by_their_gradients() {
+fn weights_made_on_the_card_are_a_models() {
     let Some((run, _)) = run("made_on_the_card") else { return };
-    assert_eq!(run.confidence("oom-optimizer-step").as_deref(), Some("probable"), "{}", run.page());
-    assert!(run.page().contains("as much as the weights that the gradients belong to"), "{}", run.page());
+    assert_eq!(run.confidence("oom-optimizer-step").as_deref(), Some("proven"), "{}", run.page());
+    assert!(run.page().contains("of a model's load"), "{}", run.page());
 }
 
 /// Of one layer nobody can tell kept results from what a backward pass would need.
@@ -277,9 +277,10 @@ fn what_rises_beside_much_unused_memory_may_have_had_room() {
     let Some((run, kept)) = run("buffer") else { return };
     assert!(kept > 10 && kept < 40, "{kept}");
     let page = run.page();
-    assert_eq!(run.confidence("caching-fragmentation").as_deref(), Some("probable"), "{page}");
+    // What rises may have an end or not: nothing that was recorded tells.
+    assert_eq!(run.confidence("caching-fragmentation").as_deref(), Some("possible"), "{page}");
     assert_eq!(run.confidence("live-leak").as_deref(), Some("possible"), "{page}");
-    assert!(page.contains("(caching-fragmentation, probable)"), "{page}");
+    assert!(page.contains("Why is not known"), "{page}");
     let client = torch_client("piles.py").expect("as above").arg("buffer").env("SIM_CAPACITY", "640M");
     // The control: in one piece there is room for all of it, and nothing ends the loop but the time.
     let whole = client.env("PYTORCH_ALLOC_CONF", "expandable_segments:True").arg("1000").run_recorded();

@@ -75,7 +75,7 @@ impl<'a> Case<'a> {
     /// Whether another thread may have been giving memory of the device back when a call failed. A free is recorded before it is
     /// made, and may wait for the device; what its thread asks for or frees next says that it was made. Stream-ordered frees are
     /// another matter: they come when their stream gets there.
-    fn is_free_under_way(&self, failure: &Failure<'_>) -> bool {
+    pub(super) fn is_free_under_way(&self, failure: &Failure<'_>) -> bool {
         let Some(around) = self.around(failure) else { return false };
         let window = self.replay.tracks.calls.before(around.calls_before);
         let mut seen = HashSet::from([failure.oom.thread]);

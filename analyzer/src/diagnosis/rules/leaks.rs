@@ -160,7 +160,7 @@ fn by_lines(case: &Case<'_>, failure: &Failure<'_>, growth: &TensorGrowth, check
     let in_pieces =
         sums.filter(|sums| share(sums.unused.bytes, sums.reserved_bytes()) > failure.thresholds.unused_share);
     let room = in_pieces.map_or(0, |sums| sums.unused.bytes);
-    if growth.has_room_in(room, failure.thresholds) && !lines_keep_most(case, failure) {
+    if growth.has_room_in(room, failure.thresholds) {
         check.at_most(Confidence::Possible);
         check.note(true, || format!("{} lay unused, enough for many more steps if it were in one piece", size(room)));
         check.would_settle(IN_ONE_PIECE);

@@ -449,6 +449,12 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
         check.at_most(Confidence::Possible);
         check.would_settle(UNCOUNTED);
     }
+    if case.is_free_under_way(failure) {
+        check.at_most(Confidence::Possible);
+        check.would_settle(
+            "whether another thread's free had been done by then: what it gives back is counted until it is",
+        );
+    }
     let less = both.map(|(hidden, total)| (hidden.saturating_sub(at_most - accounted), total));
     if less.is(is_much) == Holds::No {
         // Pieces in pools that did not fit the next request may be all of it.

@@ -165,6 +165,11 @@ impl Where {
         Some(Where { phase, function: None, file: None, called_from: None, more })
     }
 
+    /// Whether nothing but a context without gradients, which a function of the program's is decorated with, tells it from a forward pass.
+    pub fn is_by_decoration(&self) -> bool {
+        matches!(self.more, More::Without(_))
+    }
+
     /// What brought the program into it, for people.
     pub fn entry(&self) -> &str {
         self.function.as_deref().unwrap_or("PyTorch's autograd engine")

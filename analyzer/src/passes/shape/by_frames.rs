@@ -515,7 +515,7 @@ fn eval_batch(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check) {
         }
         None if !is_in(Phase::Evaluation, phase, facts, check) => return,
         // Labels are made without gradients in a step of a training, too, and so are rollouts.
-        None if facts.on_frameworks_path(Thing::Phase(phase)).is_none() && !told.is_called_evaluation => {
+        None if told.is_only_decorated => {
             check.applies(false);
             return;
         }

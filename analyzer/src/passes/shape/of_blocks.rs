@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::passes::fragmentation::saturate;
 use crate::passes::phase::sites::OfSites;
-use crate::passes::phase::{Phase, table};
+use crate::passes::phase::{Phase, Where, table};
 use crate::passes::shape::beside_training::Beside;
 use crate::passes::shape::paths::own_evaluation;
 use crate::replay::Replay;
@@ -101,8 +101,9 @@ pub struct OfBlocks {
     pub gone_of_load: Option<u64>,
     /// Whether a forward pass of a model came by the program's own function for an evaluation.
     pub evaluates_a_model: bool,
-    /// Whether a function of the program's on the way to the failure is called after an evaluation, or after what takes no gradients.
-    pub is_called_evaluation: bool,
+    /// Whether a function of the program's on the way to the failure is decorated with a context without gradients, and none is called after
+    /// an evaluation.
+    pub is_only_decorated: bool,
     /// Whether a backward pass or an optimizer's step was called in such a function.
     trains_in_evaluation: bool,
     /// Whether one had come before the last backward pass.
@@ -147,7 +148,8 @@ impl OfBlocks {
             requested_bytes: error.map_or(oom.requested_bytes, |error| error.requested_bytes),
             live: live(rows, phases),
             evaluates: own_evaluation(&stack).and_then(|frame| frame.short()),
-            is_called_evaluation: stack.iter().any(|frame| is_own(frame) && table::is_called_evaluation(frame)),
+            is_only_decorated: Where::of(&stack, false).is_some_and(|at| at.is_by_decoration())
+                && !stack.iter().any(|frame| is_own(frame) && table::is_called_evaluation(frame)),
             is_in_a_pass: stack.iter().any(|frame| table::phase_of(frame) == Some(Phase::Forward)),
             largest_in_training: largest_in_training(&came, phases),
             of_evaluation: of_evaluation(rows, phases),

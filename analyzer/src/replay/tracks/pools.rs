@@ -61,6 +61,8 @@ struct Pool {
     /// What it is sure to hold, in use or not, had the program waited for the device at every moment so far: a threshold that
     /// is raised brings nothing back.
     sure_bytes: u64,
+    /// The largest block that it gave.
+    largest_bytes: u64,
     threshold_bytes: Option<u64>,
     trims: u64,
     given: u64,
@@ -253,6 +255,11 @@ impl Pools {
         let pool = self.pool(number, device);
         pool.given += 1;
         pool.used_bytes = pool.used_bytes.saturating_add(bytes);
+        // No piece that it keeps is as large: for a new one it may have had to give them up.
+        if bytes > pool.largest_bytes {
+            pool.sure_bytes = pool.sure_bytes.min(pool.used_bytes);
+            pool.largest_bytes = bytes;
+        }
         pool.peak_bytes = pool.peak_bytes.max(pool.used_bytes);
         pool.untrimmed_peak_bytes = pool.untrimmed_peak_bytes.max(pool.used_bytes);
         pool.sure_bytes = pool.sure_bytes.max(pool.used_bytes);

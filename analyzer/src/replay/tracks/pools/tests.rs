@@ -159,3 +159,26 @@ fn more_pools_than_are_told_apart_prove_nothing() {
     set(&mut pools, 0xD0D0, &[RELEASE_THRESHOLD, u64::MAX]);
     assert_eq!((pools.made.len(), all(&pools).retained_bytes), (MOST_POOLS, 0));
 }
+
+#[test]
+fn a_larger_block_than_any_before_may_cost_a_pool_what_it_keeps() {
+    let mut pools = Pools::default();
+    set(&mut pools, 0xD, &[RELEASE_THRESHOLD, u64::MAX]);
+    (0..5).for_each(|_| pools.given(0, 0, 10));
+    (0..5).for_each(|_| pools.returned(0, 0, 10));
+    assert_eq!(pools.retained_bytes(0, 0), 50);
+    pools.given(0, 0, 10);
+    assert_eq!(pools.retained_bytes(0, 0), 40, "one of those pieces");
+    pools.given(0, 0, 30);
+    assert_eq!(pools.retained_bytes(0, 0), 0, "no piece is as large");
+}
+
+#[test]
+fn a_reset_leaves_a_pool_nothing() {
+    let mut pools = Pools::default();
+    pools.given(0, 0, 40);
+    pools.returned(0, 0, 40);
+    assert_eq!(all(&pools).at_most_bytes, 40);
+    pools.reset(0);
+    assert_eq!(all(&pools).at_most_bytes, 0);
+}
