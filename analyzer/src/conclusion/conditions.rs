@@ -179,14 +179,23 @@ fn only_loads(case: &Case<'_>) -> bool {
 
 /// Whether no block of PyTorch's came by way of a module, a backward pass or an optimizer, and frames were looked for on all ways.
 fn has_no_model(case: &Case<'_>) -> bool {
-    let mut told = case.shapes.all().map(|facts| facts.told.as_ref()).peekable();
-    told.peek().is_some() && told.all(|told| told.is_some_and(|told| told.is_whole)) && !is_seen(case, "modules")
+    are_ways_known(case) && !is_seen(case, "modules")
 }
+
+/// Whether frames were looked for on the ways of all blocks of PyTorch's, at each failure.
+fn are_ways_known(case: &Case<'_>) -> bool {
+    let mut told = case.shapes.all().map(|facts| facts.told.as_ref()).peekable();
+    told.peek().is_some() && told.all(|told| told.is_some_and(|told| told.is_whole))
+}
+
+/// What is on the way to blocks wherever it is used.
+const AROUND_BLOCKS: [&str; 4] = ["transformers", "trainer", "fsdp", "vllm"];
 
 /// What was not seen may be used for all that: only what asks for memory is on a recorded way.
 fn uses(only: &Only, case: &Case<'_>) -> Holds {
     only.uses.as_deref().map_or(Holds::Yes, |name| match is_seen(case, name) {
         true => Holds::Yes,
+        false if AROUND_BLOCKS.contains(&name) && are_ways_known(case) => Holds::No,
         false => Holds::Unknown("whether the program uses it"),
     })
 }

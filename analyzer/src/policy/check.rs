@@ -157,6 +157,7 @@ pub fn check(name: &str, policy: &Policy, runs: &[(&Profile, Option<&Profile>)],
             sites: Vec::new(),
             tensors: Vec::new(),
             block_growth: Vec::new(),
+            label_growth: Vec::new(),
         };
         compare(base.unwrap_or(&nothing), new, Threshold::NONE)
     };

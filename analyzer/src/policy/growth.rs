@@ -2,7 +2,7 @@
 
 use super::evaluate::{Culprit, MOST_CULPRITS, Sides, Subject, no_base};
 use super::{Limit, Metric, Rule};
-use crate::passes::profile::{BlockGrowth, Place, PlaceProfile, Profile};
+use crate::passes::profile::{BlockGrowth, LabelGrowth, Place, PlaceProfile, Profile};
 use crate::passes::rise::at_marks;
 use crate::passes::trend::{Course, Slope, Trend};
 use crate::words::{count, size};
@@ -12,6 +12,17 @@ use crate::words::{count, size};
 struct Told<'a> {
     place: Option<&'a PlaceProfile>,
     blocks: Option<&'a BlockGrowth>,
+    labels: &'a [LabelGrowth],
+}
+
+/// What blocks do from one label to the next.
+enum AtMarks {
+    /// No allocator above the runtime tells of any.
+    NoBlocks,
+    /// They rise by so many bytes; 0 where the rise is over, or is no more than noise.
+    Rise(f64),
+    /// Of the labels that are asked for there are too few, or not all blocks are known.
+    Unknown,
 }
 
 impl<'a> Told<'a> {
@@ -19,6 +30,7 @@ impl<'a> Told<'a> {
         Told {
             place: profile.places.iter().find(|known| known.place == place),
             blocks: profile.block_growth.iter().find(|known| known.place == place),
+            labels: &profile.label_growth,
         }
     }
 
@@ -31,19 +43,35 @@ impl<'a> Told<'a> {
         (of_calls.is_none_or(|of_calls| rate(blocks.per_second, blocks.open_per_second) >= of_calls)).then_some(blocks)
     }
 
-    /// The same from label to label; of other labels its steps say nothing.
-    fn faster_at_marks(self, rule: &Rule) -> Option<(&'a BlockGrowth, f64)> {
-        let blocks = self.blocks?;
-        let (label, rate) = blocks.per_mark.as_ref()?;
-        let fits = rule.scope.mark.as_ref().is_none_or(|glob| glob.fits(label));
-        let of_calls = growth_of_calls_per_mark(rule, self).unwrap_or(0.0);
-        (fits && *rate > of_calls).then_some((blocks, *rate))
+    /// The same from label to label: of the labels that the rule names, or else of those by which the report has its steps.
+    fn at_marks(self, rule: &Rule) -> AtMarks {
+        let place = self.place.map(|known| known.place);
+        let of_place = || self.labels.iter().filter(|known| Some(known.place) == place).map(|known| &known.of);
+        if of_place().next().is_none() {
+            return AtMarks::NoBlocks;
+        }
+        let chosen = self.blocks.and_then(|blocks| blocks.per_mark.as_ref());
+        let fits = |label: &str| rule.scope.mark.as_ref().is_none_or(|glob| glob.fits(label));
+        let of_steps = chosen.filter(|(label, _)| fits(label)).map(|(_, rate)| *rate);
+        let others = of_place().filter(|of| chosen.is_none_or(|(label, _)| *label != of.last));
+        let rates =
+            others.filter(|of| fits(&of.first) || fits(&of.last)).filter_map(|of| Some(of.trend?.rate().max(0.0)));
+        let rate = match (of_steps, &rule.scope.mark) {
+            (Some(rate), None) => Some(rate),
+            _ => rates.chain(of_steps).reduce(f64::max),
+        };
+        rate.map_or(AtMarks::Unknown, AtMarks::Rise)
+    }
+
+    fn faster_at_marks(self, rule: &Rule) -> Option<f64> {
+        let AtMarks::Rise(rate) = self.at_marks(rule) else { return None };
+        (rate > growth_of_calls_per_mark(rule, self).unwrap_or(0.0)).then_some(rate)
     }
 
     /// The blocks that are judged, where it is not what the program asked the runtime for.
     fn judged_blocks(self, rule: &Rule) -> Option<&'a BlockGrowth> {
         match rule.metric {
-            Metric::GrowthPerMark => self.faster_at_marks(rule).map(|(blocks, _)| blocks),
+            Metric::GrowthPerMark => self.blocks.filter(|_| self.faster_at_marks(rule).is_some()),
             Metric::GrowthPerSecond => self.faster_blocks(),
             _ => None,
         }
@@ -130,11 +158,20 @@ fn signed(bytes: f64) -> String {
 /// The rise of what was held at the marks, where it ends: by the same function as the report's. 0 where it is over, or is no more
 /// than noise.
 fn growth_per_mark(rule: &Rule, told: Told<'_>) -> Result<f64, String> {
-    match told.faster_at_marks(rule) {
-        Some((_, rate)) => Ok(rate),
-        None => growth_of_calls_per_mark(rule, told),
+    if let Some(rate) = told.faster_at_marks(rule) {
+        return Ok(rate);
+    }
+    let of_calls = growth_of_calls_per_mark(rule, told)?;
+    let breaks = matches!(rule.limit, Limit::Fixed(limit) if !rule.comparison.holds(of_calls, limit.number()));
+    match told.at_marks(rule) {
+        AtMarks::Unknown if !breaks => Err(HELD_AT_MARKS.to_owned()),
+        _ => Ok(of_calls),
     }
 }
+
+/// Why what the program asked the runtime for does not show that nothing grows.
+const HELD_AT_MARKS: &str = "how what the allocator's blocks hold changes from one such mark to the next is not known: there are fewer than five of \
+                             a sort, or not all blocks are known; what it asked the runtime for does not show that";
 
 /// The same of what the program asked the runtime for.
 fn growth_of_calls_per_mark(rule: &Rule, told: Told<'_>) -> Result<f64, String> {

@@ -43,6 +43,7 @@ fn verdicts(statement: &str, new: &Profile, base: Option<&Profile>) -> Vec<(Stri
         sites: Vec::new(),
         tensors: Vec::new(),
         block_growth: Vec::new(),
+        label_growth: Vec::new(),
     };
     let difference = compare(base.unwrap_or(&nothing), new, Threshold::NONE);
     let rule = parse_expression(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
@@ -144,6 +145,7 @@ fn those_behind_it_are_named() {
         sites: Vec::new(),
         tensors: Vec::new(),
         block_growth: Vec::new(),
+        label_growth: Vec::new(),
     };
     let difference = compare(&nothing, &run, Threshold::NONE);
     let judged =
@@ -360,6 +362,40 @@ fn growth_of_tensors_is_judged_where_the_cache_does_not_grow() {
     // Marks that a budget chooses and that are not there: the message says what judges.
     let because = found("growth_per_mark[mark=epoch*] <= 0", &leak).not_judged_because.unwrap();
     assert!(because.ends_with("growth_per_second judges the tensors of the run by 39 labels"), "{because}");
+}
+
+/// A budget about other labels than those by which the report has its steps is judged by what tensors hold at these.
+#[test]
+fn growth_of_tensors_is_judged_at_the_labels_that_a_budget_names() {
+    let mut trace = builder();
+    let segment = 0x7f00_0000_0000;
+    trace.segment(segment, 8 * GIB);
+    let mark = |trace: &mut TraceBuilder, label: String| {
+        let mark = trace.record(Event::Mark, Kind::None, "gpuoom_mark");
+        trace.with_text(mark, &label);
+    };
+    for step in 0..40 {
+        if step % 4 == 0 {
+            mark(&mut trace, format!("epoch {}", step / 4));
+        }
+        if step >= 36 {
+            mark(&mut trace, format!("late {step}"));
+        }
+        mark(&mut trace, format!("step {step}"));
+        trace.tensor(0, segment + step * 64 * MIB, 8 * MIB);
+        trace.tensor(0, segment + 7 * GIB, 32 * MIB);
+        trace.free_tensor(segment + 7 * GIB);
+    }
+    let run = profile(&trace);
+    let judged = |statement: &str| {
+        let judged = found(statement, &run);
+        (judged.verdict, judged.value)
+    };
+    assert_eq!(judged("growth_per_mark[mark=step*] <= 1M"), (Verdict::False, Some((8 * MIB) as f64)));
+    assert_eq!(judged("growth_per_mark[mark=epoch*] <= 1M"), (Verdict::False, Some((32 * MIB) as f64)));
+    assert_eq!(judged("growth_per_mark[mark=epoch*] <= 40M").0, Verdict::True);
+    // Of four labels nobody can tell: the cache does not grow, and its tensors do.
+    assert_eq!(judged("growth_per_mark[mark=late*] <= 1M").0, Verdict::NotJudged);
 }
 
 /// What is not known is neither kept nor exceeded, and no zero.

@@ -181,6 +181,36 @@ fn kernel_parameters_have_the_drivers_prefix_and_the_machines_pages() {
     assert_eq!(commands(&limited(dkms), "uma-ttm-limit")[0].0, "amdttm.pages_limit=30690696");
 }
 
+/// The fixes of a diagnosis in words.
+fn advice(trace: &TraceBuilder, id: &str) -> Vec<String> {
+    let summary = summary(trace);
+    let found = summary.conclusion.findings.iter().find(|finding| finding.id == id);
+    found.map(|found| found.fix.iter().map(|fix| fix.why.clone()).collect()).unwrap_or_default()
+}
+
+/// A wait gives back what a stream has freed from HIP 6 on (docs/rocm-versions.md).
+#[test]
+fn what_brings_pending_memory_back_depends_on_the_version() {
+    let of = |version: i32| {
+        let trace = TraceBuilder::default().device(0, "card", 24 * GIB).runtime_version(version);
+        advice(&super::pending::freed_on_stream_of(trace, true, false).trace, "async-free-pending").concat()
+    };
+    assert!(of(60_443_483).contains("synchronise the stream") && !of(60_443_483).contains("hipMemPoolTrimTo"));
+    assert!(of(50_731_921).contains("hipMemPoolTrimTo") && !of(50_731_921).contains("synchronise the stream"));
+}
+
+/// Less that is pinned costs no reboot.
+#[test]
+fn what_takes_a_reboot_comes_last_at_its_price() {
+    let advice = advice(&super::platform::pins(30, 34).trace, "kfd-system-memory-limit");
+    assert!(advice[0].starts_with("pin and register less"), "{advice:?}");
+    assert!(advice.last().is_some_and(|last| last.contains("then reboot")), "{advice:?}");
+    for entry in crate::catalogue::entries() {
+        let says = |text: &str| text.contains("then reboot") || text.contains("and reboot") || text == "reboot";
+        assert!(entry.fixes.iter().all(|fix| fix.reboot == says(&fix.text)), "{}", entry.id);
+    }
+}
+
 /// KFD's cap is none of TTM's.
 #[test]
 fn the_limit_that_decides_is_the_one_to_raise() {

@@ -19,6 +19,7 @@ fn by_check(scene: &Scene) -> Vec<(u8, Verdict)> {
         sites: Vec::new(),
         tensors: Vec::new(),
         block_growth: Vec::new(),
+        label_growth: Vec::new(),
     };
     let difference = compare(&nothing, &profile, Threshold::NONE);
     let devices = profile.places.iter().filter_map(|place| match place.place {

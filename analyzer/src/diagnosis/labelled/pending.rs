@@ -225,7 +225,7 @@ fn freed_on_stream_and(calls: &[(Event, Kind, &str)]) -> Scene {
     scene
 }
 
-fn freed_on_stream_of(trace: TraceBuilder, again: bool, plain_free: bool) -> Scene {
+pub(super) fn freed_on_stream_of(trace: TraceBuilder, again: bool, plain_free: bool) -> Scene {
     freed_on_stream_read(trace, again, plain_free, 23 * GIB)
 }
 

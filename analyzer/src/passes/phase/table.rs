@@ -225,7 +225,19 @@ const OWN_EVALUATIONS: &[&str] = &[
     "validate_epoch",
     "validate_model",
     "validation_epoch",
+    "valid_step",
+    "valid_epoch",
+    "valid_loop",
+    "val_one_epoch",
+    "eval_one_epoch",
+    "validate_one_epoch",
+    "evaluate_one_epoch",
+    "evaluate_epoch",
+    "eval_model",
     "test_step",
+    "test_epoch",
+    "test_loop",
+    "test_model",
 ];
 /// What more names of such functions are or begin with, up to a `_`, where they take no gradients: else they are too common.
 const WITHOUT_GRADIENTS_EVALUATIONS: &[&str] = &["eval", "evaluate", "predict", "infer", "inference"];

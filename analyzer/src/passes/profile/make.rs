@@ -7,7 +7,7 @@ use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 
 use super::figures::{Figure, Figures};
-use super::rising::BlockGrowth;
+use super::rising::{BlockGrowth, LabelGrowth};
 use super::script::script;
 use super::sites::{Sites, file_name};
 use super::tensors::tensors;
@@ -18,7 +18,7 @@ use crate::passes::facts;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, Growth, cycles_of};
 use crate::passes::rise::cycles_behind;
-use crate::passes::tensor_growth::{self, TensorGrowth};
+use crate::passes::tensor_growth::{self, OfLabels, TensorGrowth};
 use crate::passes::trend::Course;
 use crate::replay::Replay;
 use crate::replay::account::{Account, Calls};
@@ -82,17 +82,14 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
     let sites_of_calls =
         rows.into_iter().map(|((place, kind, name), figures)| SiteProfile { place, kind, name, figures });
     let thresholds_set = thresholds.changes().iter().map(Change::words).collect();
+    let growth_run = tensor_growth::Run { replay, stacks: sites.stacks(), is_whole: trace.is_whole(), thresholds };
     Profile {
         run: Run { sites_known_by, thresholds_set, ..run(trace, replay) },
         places,
         sites: sites_of_calls.collect(),
         tensors: tensors(replay, &sites, trace.is_whole()),
-        block_growth: block_growth(&tensor_growth::Run {
-            replay,
-            stacks: sites.stacks(),
-            is_whole: trace.is_whole(),
-            thresholds,
-        }),
+        block_growth: block_growth(&growth_run),
+        label_growth: label_growth(&growth_run),
     }
 }
 
@@ -198,6 +195,15 @@ fn block_growth(run: &tensor_growth::Run<'_>) -> Vec<BlockGrowth> {
     let is_of_steps = |growth: &&TensorGrowth| !growth.may_be_a_load(run.thresholds) && !growth.lies_within_steps;
     let of_steps = growths.iter().filter(is_of_steps);
     of_steps.filter_map(|growth| BlockGrowth::of(run, growth)).collect()
+}
+
+fn label_growth(run: &tensor_growth::Run<'_>) -> Vec<LabelGrowth> {
+    let devices = run.replay.accounts.devices().map(|(device, _)| device);
+    let of = |device: u8| {
+        let place = if device == NO_DEVICE { Place::UnknownGpu } else { Place::Gpu(device) };
+        OfLabels::of(run, device).into_iter().map(move |of| LabelGrowth { place, of })
+    };
+    devices.flat_map(of).collect()
 }
 
 fn growth_of(replay: &Replay, place: Place, thresholds: &Thresholds) -> Option<Growth> {

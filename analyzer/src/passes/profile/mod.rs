@@ -19,7 +19,7 @@ use crate::passes::trend::Limits;
 
 pub use figures::{Figure, Figures, Unit};
 pub use make::profile;
-pub use rising::BlockGrowth;
+pub use rising::{BlockGrowth, LabelGrowth};
 pub use tensors::{TensorFigure, TensorFigures, TensorProfile};
 
 /// The thresholds that the numbers of a profile depend on: what blocks are rounded to, and what growth is laid through.
@@ -251,4 +251,6 @@ pub struct Profile {
     pub tensors: Vec<TensorProfile>,
     /// How what they gave out grows, by device; only where enough steps are told.
     pub block_growth: Vec<BlockGrowth>,
+    /// What they hold at the program's labels, by device and sort of label.
+    pub label_growth: Vec<LabelGrowth>,
 }

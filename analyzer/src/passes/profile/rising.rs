@@ -2,7 +2,7 @@
 
 use super::Place;
 use crate::passes::growth::Floor;
-use crate::passes::tensor_growth::{Cut, Run, TensorGrowth, Until};
+use crate::passes::tensor_growth::{Cut, OfLabels, Run, TensorGrowth, Until};
 use crate::passes::trend::{Course, Limits, Point, Trend};
 
 /// The rise of what blocks hold on a device, from step to step.
@@ -29,6 +29,15 @@ pub struct BlockGrowth {
     pub beyond: Option<String>,
     /// The lines of the program whose blocks become more, and what they hold in bytes where it ends.
     pub lines: Vec<(String, u64)>,
+}
+
+/// What blocks hold at the program's labels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelGrowth {
+    /// On which device.
+    pub place: Place,
+    /// At which labels, and how it rises from one to the next.
+    pub of: OfLabels,
 }
 
 impl BlockGrowth {

@@ -4,7 +4,7 @@ use super::run::{Cut, Run};
 use crate::passes::phase::{Phase, Where};
 use crate::passes::shape::labels;
 use crate::passes::trend::{Point, Trend};
-use crate::replay::blocks::steps::{Kept, Step, Steps};
+use crate::replay::blocks::steps::{Kept, Labelled, Step, Steps};
 use crate::thresholds::Thresholds;
 
 /// The steps that are looked at.
@@ -104,6 +104,34 @@ impl<'a> Chosen<'a> {
             floor.fell_bytes as f64 >= least && floor.bytes.saturating_sub(began) as f64 <= rise - least
         };
         self.great.map_or(&[][..], Kept::steps).iter().filter(gave_back).count() >= 2
+    }
+}
+
+/// What lives at the labels of one sort.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfLabels {
+    /// The first such label.
+    pub first: String,
+    /// The last one.
+    pub last: String,
+    /// How it rises from one to the next; `None` where there are too few, or not all blocks are known.
+    pub trend: Option<Trend>,
+}
+
+impl OfLabels {
+    /// Of all sorts of labels, but for those that name a load.
+    pub fn of(run: &Run<'_>, device: u8) -> Vec<OfLabels> {
+        let Some(known) = run.replay.blocks.device(device) else { return Vec::new() };
+        let are_known = known.all().all(|told| run.knows_all_of(told));
+        let sorts = known.steps.labelled().iter().filter(|labelled| !labels::names_a_load(&labelled.first));
+        let of = |labelled: &Labelled| OfLabels {
+            first: labelled.first.clone(),
+            last: labelled.last.clone(),
+            trend: Chosen::of_kept(Cut::Marks, &labelled.kept, u64::MAX, run.thresholds)
+                .filter(|_| are_known)
+                .map(|chosen| chosen.trend),
+        };
+        sorts.map(of).collect()
     }
 }
 

@@ -19,6 +19,7 @@ use crate::passes::trend::Course;
 use crate::replay::blocks::Moment;
 use crate::thresholds::{Thresholds, share};
 use crate::words::{count, size};
+pub use chosen::OfLabels;
 use chosen::{Chosen, given_in};
 use lines::Rising;
 pub use lines::{LargerLine, LineGrowth};
