@@ -82,3 +82,11 @@ fn a_batch_that_never_fits_is_no_matter_of_pieces() {
     let Some(run) = run("skipped") else { return };
     assert!(is_at_most_possible(&run, "caching-fragmentation"), "{}", run.page());
 }
+
+/// The last layer's result is needed by no backward pass of its own.
+#[test]
+fn passes_whose_graphs_are_kept_need_no_name() {
+    let Some(run) = run("scores") else { return };
+    assert_eq!(run.confidence("oom-first-forward").as_deref(), Some("probable"), "{}", run.page());
+    assert!(run.page().contains("torch.no_grad() or torch.inference_mode() around a pass"), "{}", run.page());
+}

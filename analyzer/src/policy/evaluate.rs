@@ -93,6 +93,9 @@ pub struct Judged {
     /// Those are call sites by which PyTorch's allocator got segments, and not who keeps what lies in them.
     #[serde(skip)]
     pub of_segments: bool,
+    /// Those are the lines whose blocks become more, with what they hold where their growth was judged.
+    #[serde(skip)]
+    pub of_blocks: bool,
 }
 
 /// What a rule is applied to.
@@ -115,8 +118,9 @@ pub fn judge(rule: &Rule, sides: &Sides<'_>) -> Vec<Judged> {
         };
         let is_bytes = matches!(rule.metric.unit(), Unit::Bytes | Unit::Rate);
         let of_segments = is_bytes && known.is_empty() && subject.sites.iter().any(has_segments);
-        let culprits = if known.is_empty() { culprits(rule, &subject.sites) } else { known };
-        Judged { of_segments, ..judge_one(rule, subject, culprits) }
+        let of_blocks = !known.is_empty();
+        let culprits = if of_blocks { known } else { culprits(rule, &subject.sites) };
+        Judged { of_segments, of_blocks, ..judge_one(rule, subject, culprits) }
     };
     subjects(rule, sides).into_iter().map(judge).collect()
 }
@@ -149,6 +153,7 @@ pub(super) fn judge_one(rule: &Rule, subject: Subject<'_>, culprits: Vec<Culprit
         comparison: rule.comparison.sign(),
         culprits,
         of_segments: false,
+        of_blocks: false,
     }
 }
 

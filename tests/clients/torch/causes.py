@@ -1,12 +1,13 @@
 """Programs that fill the card in one way while another one is easier to see.
 
-    causes.py odd | odd_leak | graphs | widths | teacher | labels | double | retry | skipped
+    causes.py odd | odd_leak | graphs | widths | teacher | labels | double | retry | skipped | scores
 
 `odd`: one line keeps tensors of 6.8 MiB, of which two fit into a segment, so that a third of each is left over. `odd_leak`: a training that
 keeps one of them of each step. `graphs`: a captured graph of some tens of MiB, and a list. `widths`: ever wider models, made on the card,
 and batches of one size. `teacher`: from a step on, a function without gradients makes labels of a larger batch within each step. `labels`: a list
 of each step's output, and an NVTX range around each step. `double`: a model on the card is converted to a wider type. `retry`: half of a batch
-that failed in a backward pass, inside of the `except` block. `skipped`: a batch that never fits comes three times, and is left out.
+that failed in a backward pass, inside of the `except` block. `skipped`: a batch that never fits comes three times, and is left out. `scores`: without `no_grad`, by
+a function of any name, the losses of many batches are summed up, of a model whose last layer keeps nothing for its own backward pass.
 """
 
 import sys
@@ -135,6 +136,36 @@ def skipped():
         except OutOfMemoryError:
             net.zero_grad()
             torch.cuda.empty_cache()
+
+
+class Scorer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.more, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, given):
+        given = torch.relu(self.first(given))
+        given = torch.relu(self.more(given))
+        return self.last(given)
+
+
+def scores():
+    net = Scorer().cuda()
+    target = torch.zeros(1024, dtype=torch.long, device="cuda")
+
+    def loss():
+        return nn.functional.cross_entropy(net(batch()), target)
+
+    for _ in range(6):
+        loss().backward()
+        net.zero_grad()
+
+    def score_set():
+        total = 0
+        while True:
+            total = total + loss()
+
+    score_set()
 
 
 try:

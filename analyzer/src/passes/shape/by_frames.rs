@@ -224,10 +224,11 @@ fn first_forward(phase: Phase, told: &OfBlocks, facts: &Facts, check: &mut Check
 fn several_forward(unfollowed: &Unfollowed, told: &OfBlocks, facts: &Facts, check: &mut Check) {
     check.must(true, || {
         format!(
-            "since the last of at least {} backward passes forward passes came: in each of the {} where one pass took memory before, at least {} \
-             times the blocks live that it took there, {} in all",
+            "since the last of at least {} backward passes forward passes came: in {} of the {} where one pass took memory before, at \
+             least {} times the blocks live that it took there, {} in all",
             unfollowed.backward_passes,
-            count(unfollowed.lines, "place", "places"),
+            unfollowed.lines,
+            count(unfollowed.of_lines, "place", "places"),
             unfollowed.times,
             size(unfollowed.bytes)
         )

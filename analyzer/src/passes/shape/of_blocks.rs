@@ -44,6 +44,8 @@ pub struct Unfollowed {
     pub times: u64,
     /// The lines that this is known of.
     pub lines: u64,
+    /// Of so many at which a pass took memory before: the others keep nothing.
+    pub of_lines: u64,
     /// Blocks that a pass took there, before.
     pub blocks_of_a_pass: u64,
     /// Bytes of those that live.
@@ -518,17 +520,21 @@ fn unfollowed(
             false => way.since += came.blocks,
         }
     }
-    // Where nothing had come before, or has come since, nobody knows how much one pass takes. A line that keeps nothing has no more than one.
+    // Where nothing had come before, or has come since, nobody knows how much one pass takes.
     let known = || ways.values().filter(|(_, way)| way.earlier > 0 && way.live + way.since > 0);
     let mut lines: FxHashMap<u64, OfWay> = known().map(|(line, _)| (*line, OfWay::default())).collect();
     for (line, way) in known().filter(|(_, way)| way.keeps(thresholds)) {
         lines.entry(*line).or_default().add(way);
     }
-    let times = lines.values().map(|line| line.live.saturating_mul(backward_passes) / line.earlier.max(1));
+    // What a last layer gives no backward pass needs: nearly all others keep something. Results are kept by a line or two.
+    let kept = || lines.values().filter(|line| line.live > 0);
+    let is_most = 2 * kept().count() > lines.len();
+    let times = kept().map(|line| line.live.saturating_mul(backward_passes) / line.earlier.max(1));
     Some(Unfollowed {
         backward_passes,
-        times: times.min()?,
-        lines: lines.len() as u64,
+        times: times.min().filter(|_| is_most)?,
+        lines: kept().count() as u64,
+        of_lines: lines.len() as u64,
         blocks_of_a_pass: lines.values().map(|line| line.earlier).sum::<u64>() / backward_passes,
         bytes: lines.values().fold(0, |sum, line| sum.saturating_add(line.bytes)),
     })

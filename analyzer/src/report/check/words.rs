@@ -72,6 +72,7 @@ pub(super) fn by_whom(judged: &Judged) -> &'static str {
             "most live at the end (a segment of PyTorch's counts for the place that needed it first; GROWTH of the report says \
              whether tensors hold more, and which lines)"
         }
+        Unit::Rate if judged.of_blocks => "most held at the last step that was judged",
         Unit::Rate => "most live at the end",
         // Who asked the runtime for a segment is not who keeps what lies in it.
         _ if has_base && judged.of_segments => {
