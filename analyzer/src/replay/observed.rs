@@ -47,6 +47,10 @@ impl Replay {
         granules: u32,
         inside: Option<Inside>,
     ) {
+        // Of very many refusals the later ones are only counted.
+        if self.failures.listed.len() >= MAX_LISTED {
+            return self.look_at_refusal(record, payload, device, granules, inside, 0);
+        }
         let returned_at = record.at.saturating_add(u64::from(record.duration));
         let later = self.last_frees.after(returned_at, record.thread);
         let held: Vec<Block> = later.into_iter().filter_map(|block| self.hold_for_now(block)).collect();
