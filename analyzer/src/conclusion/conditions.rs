@@ -5,6 +5,7 @@ use crate::diagnosis::case::Case;
 use crate::judgement::check::Holds;
 use crate::passes::oom::{OomReport, deciding};
 use crate::passes::phase::{Phase, table};
+use crate::passes::shape::of_blocks::OfBlocks;
 use crate::software::{Platform, Program, Release, Version};
 use crate::symbols::Sources;
 use crate::thresholds::share;
@@ -234,11 +235,15 @@ fn is_of_foreach(oom: &OomReport) -> bool {
     })
 }
 
+/// What PyTorch's blocks were at a failure.
+fn told<'a>(oom: &OomReport, case: &'a Case<'_>) -> Option<&'a OfBlocks> {
+    case.shapes.failure((oom.number - 1) as usize)?.told.as_ref()
+}
+
 /// Whether a failure lies in a function that is decorated so, or in an evaluation of which hardly anything lives: with gradients each
 /// layer's result would.
 fn runs_without_gradients(oom: &OomReport, case: &Case<'_>) -> bool {
-    let told = case.shapes.failure((oom.number - 1) as usize).and_then(|facts| facts.told.as_ref());
-    let of_evaluation = told.filter(|told| told.is_whole).and_then(|told| told.of_evaluation.as_ref());
+    let of_evaluation = told(oom, case).filter(|told| told.is_whole).and_then(|told| told.of_evaluation.as_ref());
     let keeps_few = of_evaluation.is_some_and(|place| place.blocks < case.thresholds.passes_blocks);
     keeps_few || oom.stack.iter().any(table::is_without_gradients)
 }
@@ -246,8 +251,7 @@ fn runs_without_gradients(oom: &OomReport, case: &Case<'_>) -> bool {
 /// Whether little of what PyTorch held at a failure is an optimizer's state, by the ways of all blocks, and none was being made.
 fn has_little_state(oom: &OomReport, case: &Case<'_>) -> bool {
     let is_made = oom.phase_entry.as_ref().is_some_and(|at| matches!(at.phase, Phase::Optimizer | Phase::State));
-    let facts = case.shapes.failure((oom.number - 1) as usize);
-    let Some(told) = facts.and_then(|facts| facts.told.as_ref()).filter(|told| told.is_whole && !is_made) else {
+    let Some(told) = told(oom, case).filter(|told| told.is_whole && !is_made) else {
         return false;
     };
     share(told.live_bytes(&[Phase::Optimizer, Phase::State]), told.all_bytes()) < case.thresholds.others_share
@@ -255,22 +259,19 @@ fn has_little_state(oom: &OomReport, case: &Case<'_>) -> bool {
 
 /// Whether little of what PyTorch held at a failure came in a forward pass, by the ways of all blocks.
 fn has_few_activations(oom: &OomReport, case: &Case<'_>) -> bool {
-    let facts = case.shapes.failure((oom.number - 1) as usize);
-    let Some(told) = facts.and_then(|facts| facts.told.as_ref()).filter(|told| told.is_whole) else { return false };
+    let Some(told) = told(oom, case).filter(|told| told.is_whole) else { return false };
     share(told.live_bytes(&[Phase::Forward]), told.all_bytes()) < case.thresholds.others_share
 }
 
 /// Whether much of what PyTorch held at a failure came from a file that was loaded onto the card.
 fn holds_a_file(oom: &OomReport, case: &Case<'_>) -> bool {
-    let facts = case.shapes.failure((oom.number - 1) as usize);
-    let Some(told) = facts.and_then(|facts| facts.told.as_ref()) else { return false };
+    let Some(told) = told(oom, case) else { return false };
     share(told.live_bytes(&[Phase::File]), told.all_bytes()) >= case.thresholds.others_share
 }
 
 /// Whether a failure lies in an evaluation, in no forward pass of it, and blocks of the evaluation live.
 fn puts_outputs_together(oom: &OomReport, case: &Case<'_>) -> bool {
-    let facts = case.shapes.failure((oom.number - 1) as usize);
-    let Some(told) = facts.and_then(|facts| facts.told.as_ref()) else { return false };
+    let Some(told) = told(oom, case) else { return false };
     let phase = oom.phase_entry.as_ref().map(|entry| entry.phase);
     let evaluates = told.evaluates.is_some() || phase == Some(Phase::Evaluation);
     evaluates && told.evaluates_a_model && !told.is_in_a_pass && told.of_evaluation.is_some()

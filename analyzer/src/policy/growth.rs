@@ -54,13 +54,16 @@ impl<'a> Told<'a> {
         let fits = |label: &str| rule.scope.mark.as_ref().is_none_or(|glob| glob.fits(label));
         let of_steps = chosen.filter(|(label, _)| fits(label)).map(|(_, rate)| *rate);
         let others = of_place().filter(|of| chosen.is_none_or(|(label, _)| *label != of.last));
-        let rates =
-            others.filter(|of| fits(&of.first) || fits(&of.last)).filter_map(|of| Some(of.trend?.rate().max(0.0)));
-        let rate = match (of_steps, &rule.scope.mark) {
-            (Some(rate), None) => Some(rate),
-            _ => rates.chain(of_steps).reduce(f64::max),
-        };
-        rate.map_or(AtMarks::Unknown, AtMarks::Rise)
+        let trends = others.filter(|of| fits(&of.first) || fits(&of.last)).filter_map(|of| of.trend);
+        let trends: Vec<Trend> =
+            if of_steps.is_some() && rule.scope.mark.is_none() { Vec::new() } else { trends.collect() };
+        let rate = trends.iter().map(|trend| trend.rate().max(0.0)).chain(of_steps).reduce(f64::max);
+        match rate {
+            // What seems to rise at one sort of labels, and may not, is not shown to stand still by another sort.
+            Some(rate) if keeps(rule, rate) && trends.iter().any(|trend| is_unclear(trend, rule)) => AtMarks::Unknown,
+            Some(rate) => AtMarks::Rise(rate),
+            None => AtMarks::Unknown,
+        }
     }
 
     fn faster_at_marks(self, rule: &Rule) -> Option<f64> {
@@ -162,16 +165,23 @@ fn growth_per_mark(rule: &Rule, told: Told<'_>) -> Result<f64, String> {
         return Ok(rate);
     }
     let of_calls = growth_of_calls_per_mark(rule, told)?;
-    let breaks = matches!(rule.limit, Limit::Fixed(limit) if !rule.comparison.holds(of_calls, limit.number()));
     match told.at_marks(rule) {
-        AtMarks::Unknown if !breaks => Err(HELD_AT_MARKS.to_owned()),
+        AtMarks::Unknown if keeps(rule, of_calls) => {
+            let least = told.place.map_or(0, |place| place.trend_limits.least_points + 1);
+            Err(format!("{HELD_AT_MARKS} (at least {least} of one sort are needed)"))
+        }
         _ => Ok(of_calls),
     }
 }
 
 /// Why what the program asked the runtime for does not show that nothing grows.
-const HELD_AT_MARKS: &str = "how what the allocator's blocks hold changes from one such mark to the next is not known: there are fewer than five of \
-                             a sort, or not all blocks are known; what it asked the runtime for does not show that";
+const HELD_AT_MARKS: &str = "how what the allocator's blocks hold changes from one such mark to the next is not known, and what it asked the runtime for \
+                             does not show it: there are too few of these marks or too many sorts, they vary too much, or not all blocks are known";
+
+/// Whether a rate keeps within a rule, as far as its limit is a number.
+fn keeps(rule: &Rule, rate: f64) -> bool {
+    !matches!(rule.limit, Limit::Fixed(limit) if !rule.comparison.holds(rate, limit.number()))
+}
 
 /// The same of what the program asked the runtime for.
 fn growth_of_calls_per_mark(rule: &Rule, told: Told<'_>) -> Result<f64, String> {

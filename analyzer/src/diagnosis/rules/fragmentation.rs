@@ -181,7 +181,7 @@ fn by_numbers(sums: &TorchSums<'_>, case: &Case<'_>, failure: &Failure<'_>, chec
         check.note(true, || {
             format!(
                 "#{earlier} asked for as much by the same way, and then what lay unused and what was free were together less than that: \
-                 no pieces were the reason there"
+                 pieces were not the reason there"
             )
         });
         check.would_settle("whether what asks for so much fits at all: the same run with expandable segments");

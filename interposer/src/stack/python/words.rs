@@ -13,7 +13,7 @@ use crate::stack::key::mix;
 /// Frames of a stack that is compared; a deeper one is asked for each time.
 const MAX_FRAMES: usize = 96;
 
-/// Takes a code object's address to where no instruction's is near.
+/// Spreads a code object's address over the whole word, so that an instruction's, which is near it, does not cancel it.
 const SPREAD: u64 = 0xD6E8_FEB8_6659_FD93;
 
 /// Where a version keeps the frames of a thread. Offsets in bytes, on x86-64, of releases built without debugging: from `offsetof`

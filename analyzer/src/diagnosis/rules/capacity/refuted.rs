@@ -227,13 +227,12 @@ pub(super) fn by_caches(case: &Case<'_>, failure: &Failure<'_>, check: &mut Chec
                 }
                 // What one line keeps fills a card of any size: less between its blocks would have put that off.
                 let is_put_off = holds_enough == Holds::Yes && leaks::lines_keep_most(case, failure);
+                let text = || "PyTorch's allocator held at least the request in unused blocks".to_owned();
                 if is_put_off {
                     check.at_most(Confidence::Possible);
-                    check.note(true, || "PyTorch's allocator held at least the request in unused blocks".to_owned());
+                    check.note(true, text);
                 } else {
-                    check.unless(holds_enough, || {
-                        "PyTorch's allocator held at least the request in unused blocks".to_owned()
-                    });
+                    check.unless(holds_enough, text);
                 }
             }
         }
