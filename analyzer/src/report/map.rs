@@ -8,7 +8,7 @@ use crate::passes::map::{AddressMap, ArenaMap, DeviceMap, Run};
 use crate::passes::segments::{AllocatorMap, MOST_CELLS, SegmentMap, keep_most_unused};
 use crate::replay::blocks::Owner;
 use crate::report::page::{Page, Paint};
-use crate::report::shade::{LEGEND, Row, rows};
+use crate::report::shade::{LEGEND, Row, rows, shade};
 use crate::words::{clean, count, gpu, moment, percent, size};
 
 /// Name and version of the JSON.
@@ -146,8 +146,7 @@ fn draw_segments(page: &mut Page, map: &AllocatorMap, device_at_ns: u64) {
 }
 
 fn draw_segment(page: &mut Page, segment: &SegmentMap, cell_bytes: u64) {
-    let drawn = rows(&segment.runs, cell_bytes, MOST_CELLS, 1).0;
-    let cells = drawn.first().map_or("", |row| row.cells.as_str());
+    let cells = cells_of(segment, cell_bytes);
     let wide = MOST_CELLS as usize;
     let head = format!("    {:#014x} {:>9}  {cells:<wide$}  ", segment.address, size(segment.bytes));
     let indent = " ".repeat(head.chars().count());
@@ -157,6 +156,13 @@ fn draw_segment(page: &mut Page, segment: &SegmentMap, cell_bytes: u64) {
         unused(segment.unused_bytes, segment.unused_pieces, &segment.unused_piece_bytes)
     );
     page.indented(&head, &indent, &text);
+}
+
+/// The cells of a segment. What of the last one lies beyond the segment is nobody's and counts for no shade.
+fn cells_of(segment: &SegmentMap, cell_bytes: u64) -> String {
+    let used = segment.runs.iter().flat_map(|run| (0..run.cells).map(|_| run.used_bytes));
+    let starts = (0..MOST_CELLS).map(|cell| cell.saturating_mul(cell_bytes));
+    starts.zip(used).map(|(start, used)| shade(used, cell_bytes.min(segment.bytes.saturating_sub(start)))).collect()
 }
 
 /// What is unused, and the sizes of its pieces, the largest first.
@@ -302,6 +308,28 @@ mod tests {
         let page = page(&trace, Moment::Now);
         let section = &page[page.find("  Segments of PyTorch").unwrap()..];
         insta::assert_snapshot!(section.split("\n\n").next().unwrap());
+    }
+
+    /// The cell that a segment does not fill is shaded by the part that is the segment's: it was drawn as half in use where
+    /// nothing was unused.
+    #[test]
+    fn a_segment_smaller_than_a_cell_is_shaded_by_its_own_bytes() {
+        let run = |cells, used_bytes| Run { cells, used_bytes };
+        let segment = |bytes, runs| SegmentMap {
+            address: SEGMENT,
+            bytes,
+            kind: "device",
+            blocks: 0,
+            allocated_bytes: 0,
+            unused_bytes: 0,
+            unused_pieces: 0,
+            unused_piece_bytes: Vec::new(),
+            runs,
+        };
+        assert_eq!(cells_of(&segment(2 * MIB, vec![run(1, 2 * MIB)]), 4 * MIB), "█");
+        assert_eq!(cells_of(&segment(10 * MIB, vec![run(1, 4 * MIB), run(1, 0), run(1, MIB)]), 4 * MIB), "█·▒");
+        let absurd = segment(u64::MAX, vec![run(u64::MAX, u64::MAX)]);
+        assert_eq!(cells_of(&absurd, 1).chars().count() as u64, MOST_CELLS);
     }
 
     #[test]

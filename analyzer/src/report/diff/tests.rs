@@ -189,7 +189,7 @@ fn growth_of_tensors_names_lines_and_not_who_asked_for_a_segment() {
     let verdict = |base, new| super::words::verdict(&compare(&base, &new, Threshold::default()));
     let text = verdict(run(1, 1), run(3, 3));
     assert!(
-        text.contains("the line that changed most: tensors in libkeeps.so") && !text.contains("libfirst"),
+        text.contains("the call path that changed most: tensors in libkeeps.so") && !text.contains("libfirst"),
         "{text}"
     );
     let text = verdict(run(1, 1), run(1, 3));
