@@ -1,5 +1,6 @@
 //! How much of the memory in use the trace accounts for, and whether an interface was bypassed.
 
+use gpuoom_trace::meaning::Codes;
 use gpuoom_trace::reader::TraceFile;
 use gpuoom_trace::record::{Layer, NO_DEVICE};
 use serde::Serialize;
@@ -79,7 +80,10 @@ pub struct Coverage {
     pub devices: Vec<DeviceCoverage>,
 }
 
-/// Interfaces that the recorder has no hooks for, and how the file names of their loaders and drivers begin.
+/// The loader of OpenCL, through which its calls are recorded (since format 1.7) and by which nobody else's are.
+const OPENCL_LOADER: &[&str] = &["libOpenCL"];
+
+/// Interfaces that the recorder may have no hooks for, and how the file names of their loaders and drivers begin.
 const UNRECORDED: [(&str, &[&str]); 2] =
     [("OpenCL", &["libOpenCL", "libamdocl", "libRusticlOpenCL", "libnvidia-opencl"]), ("Vulkan", &["libvulkan"])];
 
@@ -100,15 +104,19 @@ pub fn judge(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>, thre
         bypassed: bypassed(trace, replay, libraries, thresholds),
         was_read: replay.comparisons.values().any(|compared| compared.fullest.is_some()),
         disturbed_readings: replay.comparisons.values().map(|compared| compared.disturbed).sum(),
-        unrecorded: unrecorded(trace),
+        unrecorded: unrecorded(trace, replay),
         devices,
     }
 }
 
-fn unrecorded(trace: &TraceFile) -> Vec<&'static str> {
+fn unrecorded(trace: &TraceFile, replay: &Replay) -> Vec<&'static str> {
     let files: Vec<&str> = trace.metadata.modules.modules.iter().map(|module| file_name(&module.path)).collect();
     let is_loaded = |names: &[&str]| files.iter().any(|file| names.iter().any(|name| file.starts_with(name)));
-    UNRECORDED.iter().filter(|(_, names)| is_loaded(names)).map(|(interface, _)| *interface).collect()
+    let is_recorded = |interface: &str| {
+        interface == Codes::OpenCl.name() && replay.apis.has_codes(Codes::OpenCl) && is_loaded(OPENCL_LOADER)
+    };
+    let unrecorded = UNRECORDED.iter().filter(|(interface, names)| is_loaded(names) && !is_recorded(interface));
+    unrecorded.map(|(interface, _)| *interface).collect()
 }
 
 fn by_device(replay: &Replay, libraries: &Libraries<'_>) -> Vec<DeviceCoverage> {

@@ -52,6 +52,9 @@ pub struct Evidence {
     /// What the record's status says: of an error query, the error that was asked about. Null of GPU work, whose status is not
     /// recorded.
     pub status: Option<i32>,
+    /// Of what a call answered: the vendor's name of its status, where this version knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status_name: Option<&'static str>,
     /// A name or text was asked for.
     pub asks_text: bool,
     /// The process ended by the signal in `status`.
@@ -160,6 +163,9 @@ pub struct OomReport {
     pub allocator: Option<&'static str>,
     /// The refused calls of the runtime that led to such an error, in their order.
     pub attempts: Vec<AttemptReport>,
+    /// What was refused after it inside the same call of an interface above, such as OpenCL: that interface's own attempts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub same_call: Vec<AttemptReport>,
     /// What the program first said of it; null where that was not recorded.
     pub message: Option<String>,
     /// Where it was said: `exception`, `abort` or `log`.
@@ -416,6 +422,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         attempt_of: Some(oom.story as u64 + 1).filter(|first| *first != number),
         allocator: None,
         attempts: Vec::new(),
+        same_call: oom.same_call.iter().map(|one| error::attempt(replay, one)).collect(),
         message: oom.message.as_ref().map(|message| message.text.to_string()),
         message_from: oom.message.as_ref().and_then(|message| said_in(message.from)),
         torch: None,
@@ -506,6 +513,10 @@ fn describe_evidence(replay: &Replay, evidence: &failures::Evidence) -> Evidence
         seq: evidence.seq,
         api: evidence.api.filter(|_| has_api).map(|api| replay.apis.get(api).name.clone()),
         status: Some(evidence.status).filter(|_| evidence.event != Event::GpuWork),
+        status_name: evidence
+            .api
+            .filter(|_| evidence.event == Event::Answer)
+            .and_then(|api| replay.apis.get(api).status_name(evidence.status)),
         asks_text: evidence.asks_text,
         by_signal: !has_api && matches!(replay.end, End::Signaled(_)),
         gave: evidence.gave.map(|(kind, bytes, device)| Gave {

@@ -177,6 +177,9 @@ impl Failures {
         if watch.open.is_empty() {
             self.watches.remove(&record.thread);
         }
+        if matches!(step, Step::Answered { .. }) {
+            self.answered(record);
+        }
     }
 
     /// The process ends: the last step of every thread.
@@ -214,6 +217,11 @@ fn uses_pointer_of(listed: &[Oom], story: &Story, stories: usize, pointer: Point
     }
 }
 
+/// Whether the call inside which the story's last request was refused has returned.
+fn is_answer_to(watched: &Watched, step: Step) -> bool {
+    matches!(step, Step::Answered { began_ns, .. } if watched.last_attempt().at_ns >= began_ns)
+}
+
 fn apply(listed: &mut [Oom], watch: &mut ThreadWatch, step: Step, limits: &Limits, evidence: Evidence) {
     let stories = watch.open.len();
     watch.open.retain_mut(|story| {
@@ -232,7 +240,7 @@ fn apply(listed: &mut [Oom], watch: &mut ThreadWatch, step: Step, limits: &Limit
         let decides = match answer {
             // What settled it is its evidence, and not what ended the watch.
             Some(_) => answer != before.1 || ended_badly,
-            None => known(&story.watched) != before || evidence.pointer.is_some(),
+            None => known(&story.watched) != before || evidence.pointer.is_some() || is_answer_to(&story.watched, step),
         };
         for index in &story.members {
             let oom = &mut listed[*index];

@@ -111,6 +111,8 @@ pub(crate) struct ThreadState {
     pub(crate) is_in_python: Cell<bool>,
     /// Entries of `failures` in use.
     pub(crate) open_failures: Cell<u8>,
+    /// Requests of this thread that were refused for want of memory.
+    pub(crate) refusals: Cell<u32>,
     /// Lines of a log that were kept since the last failure.
     pub(crate) lines_said: Cell<u8>,
     /// Current CUDA context: its place among the remembered ones + 1, 0: not known.

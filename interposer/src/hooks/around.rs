@@ -182,7 +182,9 @@ pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: imp
 pub(super) fn migration(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     if let Some(frame) = &call.frame {
         let what = describe(false);
-        watch::works_on(frame, what.address, what.requested);
+        if what.requested != 0 {
+            watch::works_on(frame, &[what.address]);
+        }
     }
     naming(call, describe, real)
 }

@@ -11,6 +11,9 @@ macro_rules! entries {
         $( hands_out { $( $giver:ident ( $($given:ident : $given_type:ty),* ) => ($symbol:expr, $out:expr, $version:expr, $flags:expr); )* } )?
         watched { $( $watched:ident => $watched_event:ident, [$($pointer:literal),*] $(, $watched_word:ident($watched_value:ident))*; )* }
         $( answered { $( $answered:ident; )* } )?
+        $( answering { $(
+            $answering:ident ( $($answering_argument:ident : $answering_type:ty),* ) => $answering_event:ident, $answering_what:expr;
+        )* } )?
         $( told { $(
             $told:ident ( $($told_argument:ident : $told_type:ty),* ) => $told_event:ident, $told_what:expr
                 $(, $told_word:ident($told_value:ident))*;
@@ -26,6 +29,7 @@ macro_rules! entries {
             $($($crate::hooks::macros::hands_out!($base, $giver($($given: $given_type),*), ($symbol, $out, $version, $flags));)*)?
             $($crate::hooks::macros::watched!($base, $watched $(, $watched_word($watched_value))*);)*
             $($($crate::hooks::macros::watched!($base, $answered);)*)?
+            $($($crate::hooks::macros::answering!($base, $answering($($answering_argument: $answering_type),*), $answering_what);)*)?
             $($($crate::hooks::macros::told!($base, $told($($told_argument: $told_type),*), $told_what);)*)?
             $($($crate::hooks::macros::scoped!($base, $scope, $scope_how);)*)?
         }
@@ -148,6 +152,40 @@ macro_rules! scoped {
     };
 }
 
+/// A hook on a function whose answer matters where memory was refused inside it. What it returns, a status or a pointer, is in one register.
+macro_rules! answering {
+    ($base:expr, $name:ident ( $($argument:ident : $type:ty),* ), $what:expr) => {
+        /// # Safety
+        /// Has the signature of the vendor's function, but for the width of what it returns; whoever calls it keeps that function's rules.
+        #[cfg_attr(not(test), unsafe(export_name = stringify!($name)))]
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $name() {
+            const API: u16 = ($base + Number::$name as usize) as u16;
+
+            #[allow(unused_variables, clippy::too_many_arguments)]
+            unsafe extern "C-unwind" fn body($($argument: $type),*) -> u64 {
+                let real = $crate::hooks::around::real_of(API);
+                // SAFETY: the vendor's function of this name takes these arguments (see the table for its source), and what it returns
+                // is in the register of a u64.
+                let real: unsafe extern "C-unwind" fn($($type),*) -> u64 = unsafe { std::mem::transmute(real) };
+                // SAFETY: the program's own arguments.
+                answering(API, &$what, || unsafe { real($($argument),*) })
+            }
+
+            // As for a recorded hook.
+            std::arch::naked_asm!(
+                "mov r11, qword ptr [rsp]",
+                "mov r10, qword ptr [rip + gpuoom_thread@GOTTPOFF]",
+                "mov qword ptr fs:[r10], r11",
+                "mov qword ptr fs:[r10 + 24], rsp",
+                "mov qword ptr fs:[r10 + 32], rbp",
+                "jmp {body}",
+                body = sym body,
+            )
+        }
+    };
+}
+
 /// A hook on a function that tells of an allocator's block and returns nothing; `told` is a function of the file that has the row.
 macro_rules! told {
     ($base:expr, $name:ident ( $($argument:ident : $type:ty),* ), $what:expr) => {
@@ -238,4 +276,4 @@ macro_rules! watched {
     };
 }
 
-pub(super) use {entries, exported, hands_out, recorded, scoped, told, watched};
+pub(super) use {answering, entries, exported, hands_out, recorded, scoped, told, watched};

@@ -20,6 +20,7 @@ mod legacy;
 mod macros;
 pub(crate) mod marks;
 pub(crate) mod nvtx;
+mod opencl;
 mod pools;
 mod roctx;
 mod scopes;

@@ -44,7 +44,13 @@ extern "C" fn not_supported() -> i32 {
     801
 }
 
-/// Answers for a ROCTX that is not there (the outermost level, or no range), and for functions of ggml: no buffer, not done.
+/// Answers for a function of OpenCL that returns a status: CL_INVALID_OPERATION. Its positive codes are nobody's.
+extern "C" fn invalid_operation() -> i32 {
+    -59
+}
+
+/// Answers for a ROCTX that is not there (the outermost level, or no range), for functions of ggml (no buffer, not done), and
+/// for functions of OpenCL that return a handle.
 extern "C" fn nothing() -> u64 {
     0
 }
@@ -84,6 +90,8 @@ fn search(api: u16, caller: usize) -> *const () {
         log::warn(format_args!("{} was called, but no loaded library has it", row.name));
         return match row.library {
             Library::Ggml if row.event != Event::Message => nothing as *const (),
+            Library::OpenCl if row.event == Event::Module => nothing as *const (),
+            Library::OpenCl => invalid_operation as *const (),
             // These must not return.
             Library::Cxx | Library::Ggml => libc::abort as *const (),
             _ => not_supported as *const (),

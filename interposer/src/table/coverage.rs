@@ -21,7 +21,7 @@ struct Section {
     since: &'static str,
 }
 
-const SECTIONS: [Section; 11] = [
+const SECTIONS: [Section; 12] = [
     Section {
         library: Library::Hip,
         title: "HIP",
@@ -51,6 +51,12 @@ const SECTIONS: [Section; 11] = [
         title: "Handles of mathematical libraries",
         about: "hipBLAS, rocBLAS, cuBLAS, cuDNN, MIOpen; names that contain",
         since: "since",
+    },
+    Section {
+        library: Library::OpenCl,
+        title: "OpenCL",
+        about: "`libOpenCL.so.1`, the loader. What its calls take, the layers below tell. Any name that contains",
+        since: "since OpenCL",
     },
     Section {
         library: Library::Kernel,
@@ -106,6 +112,7 @@ Every function that the recorder hooks, by interface. This page is made from the
 | always | each call, with size, address, device, thread, time, duration and status |
 | status | each call, with its status; what it takes is not told by the interface |
 | after a failure | only while some thread has an undecided out-of-memory return: one test and a jump otherwise |
+| its answer | only where memory was refused inside the call, or where it says itself that there was none; work also after a failure |
 | inside | no event; of a call for memory that is made inside such a function, the trace says so |
 | followed | no event; the recorder remembers what it needs (the thread's device) |
 | hands out | no event; the functions that it hands out are the hooks of this page |
@@ -331,6 +338,7 @@ fn recorded(row: &Row) -> &'static str {
         "context_pushed" | "context_popped" | "hip_context" => "followed",
         "hands_out" => "hands out",
         "answered" => "virtual card",
+        "answering" => "its answer",
         "in_registers" | "on_stack" => "inside",
         "allocation" | "release" | "context_destroyed" | "naming" | "migration" | "graph_node" | "capture_begun"
         | "capture_ended" | "told" | "buffer" | "" => "always",

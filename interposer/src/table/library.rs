@@ -26,11 +26,13 @@ pub(crate) enum Library {
     Roctx = 9,
     /// No library: NVTX is part of each object that uses it.
     Nvtx = 10,
+    /// OpenCL: its loader
+    OpenCl = 11,
 }
 
 impl Library {
     /// How many there are.
-    pub(crate) const COUNT: usize = 11;
+    pub(crate) const COUNT: usize = 12;
 
     /// What the path of such a library contains. PyTorch bundles bare names, others hash them: never a versioned name.
     pub(crate) fn path_parts(self) -> &'static [&'static str] {
@@ -46,6 +48,7 @@ impl Library {
             Library::Ggml => &["libggml", "libllama"],
             Library::Roctx => &["libroctx64", "librocprofiler-sdk-roctx"],
             Library::Nvtx => &[],
+            Library::OpenCl => &["libOpenCL.so"],
         }
     }
 

@@ -10,6 +10,8 @@
 //! `told` rows: `name(arguments) => event, description;` functions that return nothing and tell of an allocator's block: recorded
 //! before the real call, which may be missing.
 //! `scoped` rows: `name => how, event;` functions of a framework that memory is asked for inside; `how` is a function of `hooks::scopes`.
+//! `answering` rows: `name(arguments) => event, description;` a record only where memory was refused inside the call, or where it says itself
+//! that there was none; `event` is that of such a record, and `description` a function of the file that has the hooks.
 //! `answered` rows: `name;` no event; hooked for the virtual card, which answers in the runtime's place.
 //!
 //! What a function means, its table says in `meaning`. A row that means something else says so at its end: `, ends(Context)`,
@@ -30,6 +32,9 @@ macro_rules! rows {
         $( hands_out { $( $giver:ident ( $($given:ident : $given_type:ty),* ) => ($($handed:tt)*); )* } )?
         watched { $( $watched:ident => $watched_event:ident, [$($pointer:literal),*] $(, $watched_word:ident($watched_value:ident))*; )* }
         $( answered { $( $answered:ident; )* } )?
+        $( answering { $(
+            $answering:ident ( $($answering_argument:ident : $answering_type:ty),* ) => $answering_event:ident, $answering_what:expr;
+        )* } )?
         $( told { $(
             $told:ident ( $($told_argument:ident : $told_type:ty),* ) => $told_event:ident, $told_what:expr
                 $(, $told_word:ident($told_value:ident))*;
@@ -40,7 +45,7 @@ macro_rules! rows {
         #[allow(non_camel_case_types)]
         #[repr(u16)]
         pub(crate) enum Number {
-            $($name,)* $($($giver,)*)? $($watched,)* $($($answered,)*)? $($($told,)*)? $($($scope,)*)? End
+            $($name,)* $($($giver,)*)? $($watched,)* $($($answered,)*)? $($($answering,)*)? $($($told,)*)? $($($scope,)*)? End
         }
 
         /// Rows of this table.
@@ -92,6 +97,16 @@ macro_rules! rows {
                 #[cfg(test)]
                 how: "answered",
                 ..$crate::table::Row::named($crate::table::macros::terminated!($answered))
+            },)*)?
+            $($($crate::table::Row {
+                library: $library,
+                layer: $layer,
+                event: gpuoom_trace::record::Event::$answering_event,
+                meaning: $meaning,
+                has_hook: true,
+                #[cfg(test)]
+                how: "answering",
+                ..$crate::table::Row::named($crate::table::macros::terminated!($answering))
             },)*)?
             $($($crate::table::Row {
                 library: $library,

@@ -20,6 +20,7 @@ pub(crate) mod hsa;
 pub(crate) mod kernel;
 mod library;
 pub(crate) mod macros;
+pub(crate) mod opencl;
 pub(crate) mod ranges;
 #[cfg(test)]
 mod since;
@@ -144,7 +145,9 @@ pub(crate) const FRAMEWORK: usize = CXX + cxx::COUNT;
 pub(crate) const GGML: usize = FRAMEWORK + framework::COUNT;
 /// See [`HIP`].
 pub(crate) const RANGES: usize = GGML + ggml::COUNT;
-const OWN: usize = RANGES + ranges::COUNT;
+/// See [`HIP`].
+pub(crate) const OPENCL: usize = RANGES + ranges::COUNT;
+const OWN: usize = OPENCL + opencl::COUNT;
 /// Rows of all tables.
 pub(crate) const COUNT: usize = OWN + own::COUNT;
 
@@ -168,7 +171,7 @@ pub(crate) const POOL_FREE: u16 = OWN as u16 + 7;
 /// All tables, one behind the other.
 pub(crate) static ROWS: [Row; COUNT] = {
     let mut all = [own::row(0); COUNT];
-    let tables: [&[Row]; 11] = [
+    let tables: [&[Row]; 12] = [
         &hip::ROWS,
         &cuda_runtime::ROWS,
         &cuda_driver::ROWS,
@@ -179,6 +182,7 @@ pub(crate) static ROWS: [Row; COUNT] = {
         &framework::ROWS,
         &ggml::ROWS,
         &ranges::ROWS,
+        &opencl::ROWS,
         &own::ROWS,
     ];
     let (mut number, mut table) = (0, 0);

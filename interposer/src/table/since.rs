@@ -361,6 +361,25 @@ const KERNEL: &[(&str, &str)] = &[
     ("565.57.01", "UVM_ALLOC_DEVICE_P2P"),
 ];
 
+/// OpenCL, by the version node that the function has in ocl-icd's `libOpenCL.so.1` (2.3.3).
+const OPENCL: &[(&str, &str)] = &[
+    (
+        "1.0",
+        "clCreateContext clCreateContextFromType clCreateCommandQueue clCreateBuffer clCreateImage2D clCreateImage3D clBuildProgram clFlush \
+         clFinish clEnqueueMapBuffer clEnqueueMapImage clEnqueueUnmapMemObject clEnqueueReadBuffer clEnqueueWriteBuffer clEnqueueCopyBuffer \
+         clEnqueueReadImage clEnqueueWriteImage clEnqueueCopyImage clEnqueueCopyImageToBuffer clEnqueueCopyBufferToImage clEnqueueNDRangeKernel \
+         clEnqueueTask",
+    ),
+    ("1.1", "clCreateSubBuffer clEnqueueReadBufferRect clEnqueueWriteBufferRect clEnqueueCopyBufferRect"),
+    ("1.2", "clCreateImage clEnqueueFillBuffer clEnqueueFillImage clEnqueueMigrateMemObjects"),
+    (
+        "2.0",
+        "clCreateCommandQueueWithProperties clCreatePipe clSVMAlloc clEnqueueSVMMemcpy clEnqueueSVMMemFill clEnqueueSVMMap clEnqueueSVMUnmap",
+    ),
+    ("2.1", "clEnqueueSVMMigrateMem"),
+    ("3.0", "clCreateBufferWithProperties clCreateImageWithProperties"),
+];
+
 /// ROCTX, by ROCm. "≤": the oldest tag.
 const ROCTX: &[(&str, &str)] =
     &[("≤ 3.5", "roctxMarkA roctxRangePushA roctxRangePop"), ("3.8", "roctxRangeStartA roctxRangeStop")];
@@ -381,7 +400,7 @@ pub(super) fn since(name: &str) -> &'static str {
 
 /// Version and name of every function that is listed.
 fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let tables = [HIP, DRIVER, RUNTIME, HSA, HANDLES, KERNEL, TORCH, GGML, ROCTX, NVTX, PROCESS];
+    let tables = [HIP, DRIVER, RUNTIME, HSA, HANDLES, KERNEL, TORCH, GGML, ROCTX, NVTX, OPENCL, PROCESS];
     tables.into_iter().flatten().flat_map(|(version, names)| names.split_whitespace().map(move |name| (*version, name)))
 }
 

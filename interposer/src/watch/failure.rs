@@ -123,6 +123,7 @@ fn request_of(frame: &Frame, record: &Record) -> Request {
 }
 
 fn open(request: Request, status: i32, pointer: Option<u64>, variable: u64, seq: Option<u64>) {
+    me().refusals.set(me().refusals.get().wrapping_add(1));
     step(Step::Refused(request));
     me().lines_said.set(0);
     let mut state = Open::get();
@@ -307,7 +308,24 @@ fn each(step_of: impl Fn(usize) -> Step) {
     }
 }
 
-fn monotonic_ns() -> u64 {
+/// A call inside which requests were refused since `began_ns` has returned. `is_handle`: what the program gets of it is a handle, of a
+/// call that failed a null.
+pub(crate) fn answered(began_ns: u64, failure: bool, is_handle: bool) {
+    step(Step::Answered { began_ns, failure });
+    if !(failure && is_handle) {
+        return;
+    }
+    let mut state = Open::get();
+    let open = usize::from(state.open_failures);
+    let inside = |open: &&mut OpenFailure| open.watched.last_attempt().at_ns >= began_ns;
+    state.failures[..open].iter_mut().filter(inside).for_each(|failure| {
+        (failure.pointer, failure.pointer_known, failure.variable) = (0, true, 0);
+    });
+    state.put_back();
+}
+
+/// The monotonic clock, in nanoseconds.
+pub(crate) fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: points at a timespec; the clock exists on every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };

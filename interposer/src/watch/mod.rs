@@ -17,7 +17,7 @@ pub(crate) mod waits;
 use std::sync::atomic::Ordering;
 
 pub(crate) use account::count_error as error_told;
-pub(crate) use failure::{failed, forget_all, is_watched, process_ends};
+pub(crate) use failure::{answered, failed, forget_all, is_watched, monotonic_ns, process_ends};
 pub(crate) use stub::{slow_path, works_on};
 
 use gpuoom_trace::outcome::{Step, gives_back};

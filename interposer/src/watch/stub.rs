@@ -153,16 +153,14 @@ fn record(api: u16, caller: usize, given: Given<'_>, target: Option<Target>) {
     frame.leave();
 }
 
-/// A recorded call of the program works on this pointer: what a watched call would leave, while a failure is open.
+/// A call of the program works on these pointers or handles: what a watched call would leave, while a failure is open.
 #[inline(always)]
-pub(crate) fn works_on(frame: &Frame, pointer: u64, size_bytes: u64) {
+pub(crate) fn works_on(frame: &Frame, pointers: &[u64]) {
     if failure::is_watched() && frame.is_programs_own() {
         guard::cold((), || {
-            if size_bytes == 0 {
-                return;
-            }
-            let failed_pointer = failure::uses_failed_pointer(std::iter::once((pointer, Side::Any)));
-            let what = Described::new(pointer, 0);
+            let failed_pointer =
+                failure::uses_failed_pointer(pointers.iter().map(|pointer| (*pointer, Side::Any)));
+            let what = Described::new(pointers.first().copied().unwrap_or(0), 0);
             let record = frame.record(Event::GpuWork, Kind::None, 0, &what, false);
             note_work(frame, record, failed_pointer);
             failure::works(failed_pointer);

@@ -34,6 +34,8 @@ numbered! {
         Nothing = 12 "nothing",
         /// 1 where an allocator above the runtime had no memory for a block; the recorder's own number.
         Framework = 13 "an allocator above the runtime",
+        /// The codes of `cl.h`.
+        OpenCl = 14 "OpenCL",
     }
 }
 
@@ -61,6 +63,9 @@ impl Codes {
             // miopenStatusAllocFailed (miopen.h)
             Codes::MiOpen => &[4],
             Codes::Framework => &[1],
+            // CL_MEM_OBJECT_ALLOCATION_FAILURE and CL_OUT_OF_HOST_MEMORY (cl.h). CL_OUT_OF_RESOURCES (-5) is none of them: drivers
+            // answer so for a kernel that failed, too, and where memory was the reason, a call below says so.
+            Codes::OpenCl => &[-4, -6],
             Codes::Nothing => &[],
         }
     }

@@ -184,6 +184,13 @@ pub enum Step {
     },
     /// A C++ exception was thrown by the program.
     Thrown,
+    /// A call of an interface above, inside which memory was refused, has returned to the program.
+    Answered {
+        /// When it began, on the clock of [`Request::at_ns`]: only what was refused since is meant.
+        began_ns: u64,
+        /// It says that it failed.
+        failure: bool,
+    },
     /// A launch, copy, memset, graph launch or library call.
     GpuWork {
         /// It was given the pointer of this failed call, and no other open failure of the thread left the same.
@@ -314,6 +321,8 @@ impl Watched {
             Step::ErrorText { status } if status == self.status => self.show(Shown::Reported),
             Step::ErrorText { .. } => None,
             Step::Thrown => self.show(Shown::Thrown),
+            Step::Answered { began_ns, failure: false } if self.last.at_ns >= began_ns => self.settle(Settled::ByFallBack),
+            Step::Answered { .. } => None,
             Step::GpuWork { failed_pointer: true } => Some((Outcome::Dropped, Because::FailedPointerUsed)),
             Step::GpuWork { failed_pointer: false } => self.settle(Settled::by(self.shown.then_work().1)),
             Step::Ended { failure: true } if self.shown == Shown::Nothing => {
@@ -357,7 +366,22 @@ impl Watched {
                 }
                 None
             }
-            Step::GaveBack | Step::ErrorText { .. } => None,
+            Step::Answered { began_ns, failure } if self.last.at_ns >= began_ns => {
+                self.answered(failure);
+                None
+            }
+            Step::GaveBack | Step::ErrorText { .. } | Step::Answered { .. } => None,
+        }
+    }
+
+    /// The call inside which the thread got memory after all says how that went: where it failed, the memory was not for the program.
+    fn answered(&mut self, failure: bool) {
+        match (failure, self.settled) {
+            (true, Settled::ByRetry | Settled::ByFallBack | Settled::ByTimeAlone) => {
+                (self.settled, self.near_bytes) = (Settled::No, 0);
+            }
+            (false, Settled::ByTimeAlone) => self.settled = Settled::ByFallBack,
+            _ => {}
         }
     }
 

@@ -238,6 +238,8 @@ numbered! {
         Scope = 27 "scope",
         /// Not a call: what the thread is called from here on.
         Thread = 28 "thread",
+        /// A call of an interface above, inside which memory was refused, has returned to the program.
+        Answer = 29 "answer",
     }
 }
 

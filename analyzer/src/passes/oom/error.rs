@@ -22,6 +22,8 @@ pub struct AttemptReport {
     pub api: String,
     /// Layer of the function.
     pub layer: Option<&'static str>,
+    /// Kind of memory that was asked for.
+    pub kind: &'static str,
     /// Bytes asked for.
     pub requested_bytes: u64,
     /// What it returned.
@@ -38,13 +40,15 @@ pub(super) fn refuser(refused_by: RefusedBy) -> Option<&'static str> {
     }
 }
 
-fn attempt(replay: &Replay, attempt: &Attempt) -> AttemptReport {
+/// A refused call, as reports have it.
+pub(super) fn attempt(replay: &Replay, attempt: &Attempt) -> AttemptReport {
     let api = replay.apis.get(attempt.api);
     AttemptReport {
         seq: attempt.seq,
         at_ns: replay.clock.at_ns(attempt.at),
         api: api.name.clone(),
         layer: layer_name(api.layer),
+        kind: attempt.kind.name(),
         requested_bytes: attempt.requested_bytes,
         status: Status { code: attempt.status, name: api.status_name(attempt.status) },
         refused_by: refuser(attempt.refused_by),

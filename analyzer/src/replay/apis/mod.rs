@@ -124,7 +124,13 @@ impl Api {
     pub fn status_name(&self, status: i32) -> Option<&'static str> {
         let without_names = !matches!(
             self.codes,
-            Codes::Hip | Codes::CudaRuntime | Codes::CudaDriver | Codes::Hsa | Codes::Errno | Codes::Nothing
+            Codes::Hip
+                | Codes::CudaRuntime
+                | Codes::CudaDriver
+                | Codes::Hsa
+                | Codes::OpenCl
+                | Codes::Errno
+                | Codes::Nothing
         );
         let ran_out = without_names && self.is_out_of_memory(status);
         // A library says that one of its allocations failed, whatever the reason.
@@ -135,7 +141,7 @@ impl Api {
     /// The interface that it belongs to, for texts.
     pub fn interface(&self) -> &'static str {
         match self.codes {
-            Codes::Hip | Codes::CudaRuntime | Codes::CudaDriver | Codes::Hsa => self.codes.name(),
+            Codes::Hip | Codes::CudaRuntime | Codes::CudaDriver | Codes::Hsa | Codes::OpenCl => self.codes.name(),
             _ => "an interface",
         }
     }
@@ -188,6 +194,11 @@ impl Apis {
     #[inline]
     pub fn get(&self, api: u16) -> &Api {
         self.rows.get(usize::from(api)).unwrap_or(&self.unknown)
+    }
+
+    /// Whether the recorder had hooks for functions that return such codes.
+    pub fn has_codes(&self, codes: Codes) -> bool {
+        self.rows.iter().any(|api| api.codes == codes)
     }
 
     /// The function of this name.

@@ -9,6 +9,7 @@ pub(super) fn name(codes: Codes, status: i32) -> Option<&'static str> {
         Codes::CudaRuntime => CUDA_RUNTIME,
         Codes::CudaDriver => CUDA_DRIVER,
         Codes::Hsa => HSA,
+        Codes::OpenCl => OPENCL,
         Codes::Errno => return errno_name(status),
         // The mathematical libraries and NVIDIA's modules have codes of their own, which are named only where memory ran out.
         _ => &[],
@@ -22,6 +23,21 @@ fn errno_name(status: i32) -> Option<&'static str> {
     let code = status.checked_abs()?;
     table.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
 }
+
+/// `cl.h`. A null without a status is told by the recorder's own 1.
+const OPENCL: &[(i32, &str)] = &[
+    (1, "a null"),
+    (0, "CL_SUCCESS"),
+    (-2, "CL_DEVICE_NOT_AVAILABLE"),
+    (-4, "CL_MEM_OBJECT_ALLOCATION_FAILURE"),
+    (-5, "CL_OUT_OF_RESOURCES"),
+    (-6, "CL_OUT_OF_HOST_MEMORY"),
+    (-11, "CL_BUILD_PROGRAM_FAILURE"),
+    (-12, "CL_MAP_FAILURE"),
+    (-14, "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"),
+    (-38, "CL_INVALID_MEM_OBJECT"),
+    (-61, "CL_INVALID_BUFFER_SIZE"),
+];
 
 const HIP: &[(i32, &str)] = &[
     (0, "hipSuccess"),

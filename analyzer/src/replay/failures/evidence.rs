@@ -7,7 +7,7 @@ use gpuoom_trace::record::{Event, Kind, Record};
 /// An event that shows what became of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// Ticks when it began.
+    /// Ticks when it began; when the call returned, of what it answered.
     pub at: u64,
     /// Its sequence number; `None` for the end of the process where nothing was recorded.
     pub seq: Option<u64>,
@@ -75,8 +75,10 @@ impl Evidence {
             Step::Allocated(by) => Some((record.kind(), by.requested_bytes, record.device())),
             _ => None,
         };
+        // An answer comes when the call returns.
+        let waited = if matches!(step, Step::Answered { .. }) { u64::from(record.duration) } else { 0 };
         Evidence {
-            at: record.at,
+            at: record.at.saturating_add(waited),
             seq: Some(record.seq()),
             event: record.event().unwrap_or(Event::Mark),
             api: Some(record.api),

@@ -125,6 +125,8 @@ pub(super) struct Errors {
     told: FxHashMap<u32, usize>,
     /// Failures that became attempts.
     folded: bool,
+    /// Refusals that became part of an earlier one inside the same call, with the place of that.
+    same_call: FxHashMap<usize, usize>,
 }
 
 impl Errors {
@@ -256,6 +258,25 @@ impl Failures {
         Ok(earlier)
     }
 
+    /// A call of an interface above has returned, as this record says: what was refused inside it is one failure, the first with what the
+    /// interface then tried.
+    pub(super) fn answered(&mut self, record: &Record) {
+        // Whatever a file says, the work stays bounded.
+        let last = self.listed.len().saturating_sub(MAX_ATTEMPTS);
+        let Errors { same_call, folded, .. } = &mut self.errors;
+        let is_of_call = |oom: &Oom| oom.at >= record.at && oom.thread == record.thread && oom.error.is_none();
+        let places = (last..self.listed.len()).filter(|place| is_of_call(&self.listed[*place]) && !same_call.contains_key(place));
+        let places: Vec<usize> = places.collect();
+        let Some((first, later)) = places.split_first() else { return };
+        for place in later {
+            let attempt = Attempt::of(&self.listed[*place]);
+            self.listed[*first].same_call.push(attempt);
+            same_call.insert(*place, *first);
+            self.count = self.count.saturating_sub(1);
+            *folded = true;
+        }
+    }
+
     /// The record of the failure that stands for the error with this record.
     pub fn error_at(&self, seq: u64) -> Option<u64> {
         self.by_seq.get(&seq).and_then(|place| self.listed.get(*place)).map(|oom| oom.seq)
@@ -321,10 +342,11 @@ impl Failures {
 
     /// Takes the attempts of errors out of the list. Answers where each failure is then; nothing where all are where they were.
     pub(super) fn fold(&mut self) -> Vec<Place> {
-        if !std::mem::take(&mut self.errors).folded {
+        let errors = std::mem::take(&mut self.errors);
+        if !errors.folded {
             return Vec::new();
         }
-        let mut folded: FxHashMap<usize, usize> = FxHashMap::default();
+        let mut folded: FxHashMap<usize, usize> = errors.same_call;
         for (index, oom) in self.listed.iter().enumerate() {
             let places = oom.error.iter().flat_map(|error| &error.places);
             folded.extend(places.filter(|place| **place != index).map(|place| (*place, index)));

@@ -5,7 +5,7 @@ use gpuoom_trace::payload;
 use gpuoom_trace::record::{Kind, Layer, Record, flag, injected};
 
 use super::evidence::{Evidence, OtherMemory};
-use super::framework::FrameworkError;
+use super::framework::{Attempt, FrameworkError};
 use crate::replay::account::Most;
 use crate::replay::arena::FreeSpace;
 use crate::replay::census::Census;
@@ -141,6 +141,8 @@ pub struct Oom {
     pub model: Option<FreeSpace>,
     /// Of an error that an allocator above the runtime raised: what it told. All else is then of its last attempt, where it has one.
     pub error: Option<Box<FrameworkError>>,
+    /// What was refused after it inside the same call of an interface above.
+    pub same_call: Vec<Attempt>,
     /// What the memory was for, by the functions of a framework that asked for it.
     pub purpose: Purpose,
     /// The function that says so.
@@ -206,6 +208,7 @@ impl Oom {
             saw_below: false,
             model: None,
             error: None,
+            same_call: Vec::new(),
             purpose: Purpose::Unknown,
             purpose_by: None,
             scopes: Box::default(),

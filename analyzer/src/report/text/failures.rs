@@ -76,6 +76,9 @@ fn write_one(page: &mut Page, summary: &Summary, oom: &OomReport) {
         None => page.indented(&head, "        ", &format!("  {}, {}", status(oom), refused(summary, oom))),
     }
     page.painted("      ", &format!("{}:", oom.outcome.name()), outcome_paint(oom.outcome), &became(oom));
+    if let Some(text) = same_call(oom) {
+        page.indented("      ", "      ", &text);
+    }
     if let Some(text) = what_for(oom).into_iter().chain(negative(oom)).reduce(|one, other| format!("{one}; {other}")) {
         page.indented("      ", "      ", &text);
     }
@@ -127,6 +130,20 @@ pub(in crate::report) fn attempts(summary: &Summary, oom: &OomReport) -> Option<
     };
     let often = times(tries.len() as u64);
     Some(format!("asked the runtime {often}: {}{more}; {}", listed.join(", "), refused(summary, oom)))
+}
+
+/// What an interface above tried after it, inside the same call.
+fn same_call(oom: &OomReport) -> Option<String> {
+    let one = |attempt: &AttemptReport| {
+        let bytes = size(attempt.requested_bytes);
+        format!("{} {bytes} of {} memory", clean(&attempt.api), attempt.kind)
+    };
+    let listed: Vec<String> = oom.same_call.iter().take(MOST_ATTEMPTS).map(one).collect();
+    let more = match oom.same_call.len() - listed.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    (!listed.is_empty()).then(|| format!("refused after it inside the same call: {}{more}", listed.join(", ")))
 }
 
 /// What the program said of it, in short.
@@ -208,6 +225,7 @@ fn left_open(oom: &OomReport) -> Option<String> {
         Because::FellBack if oom.allocator.is_none() && oom.is_made_up_by_time_alone => {
             "that is as far as calls show: nothing shows that the failure was noticed"
         }
+        Because::RetrySucceeded | Because::FellBack if went_well_inside(oom) => return None,
         Because::RetrySucceeded | Because::FellBack if oom.allocator.is_none() => {
             "whether the program took it in place of this one can't be seen"
         }
@@ -228,6 +246,11 @@ fn left_open(oom: &OomReport) -> Option<String> {
         _ => return None,
     };
     Some(open.to_owned())
+}
+
+/// Whether the call of an interface above, inside which it was refused, succeeded all the same.
+fn went_well_inside(oom: &OomReport) -> bool {
+    oom.evidence.iter().any(|evidence| evidence.event == "answer" && evidence.status == Some(0))
 }
 
 fn is_from_python(oom: &OomReport) -> bool {
@@ -280,6 +303,8 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
         "error_query" if evidence.asks_text => format!("the error's text was asked for ({api}) {later}"),
         "error_query" => format!("the last error was read ({api}) {later}"),
         "exception" => format!("an exception was thrown {later}"),
+        "answer" if evidence.status == Some(0) => format!("{api}, inside which that was, succeeded {later}"),
+        "answer" => format!("{api}, inside which that was, answered {} {later}", answered(evidence)),
         "block" => {
             format!("the program went on, and PyTorch's allocator gave that thread {} {later}", oom.gave(evidence))
         }
@@ -296,6 +321,12 @@ fn describe(oom: &OomReport, evidence: &Evidence) -> String {
         "process" => format!("the process ended{ended}"),
         other => format!("{other} {later}"),
     }
+}
+
+/// What a call of an interface above answered.
+fn answered(evidence: &Evidence) -> String {
+    let number = evidence.status.filter(|status| *status < 0).map_or(String::new(), |status| format!(" ({status})"));
+    format!("{}{number}", evidence.status_name.unwrap_or("an error"))
 }
 
 /// Who had left such a null: one that several calls left has no name.

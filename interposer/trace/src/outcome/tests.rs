@@ -169,6 +169,32 @@ fn a_joint_block_after_memory_was_given_back_is_a_fall_back() {
     expect("given back for another request", &[Step::GaveBack, other, joint, WORK], Dropped, GpuWorkContinued);
 }
 
+/// What an interface above makes of a refusal inside one of its calls, its answer tells.
+#[test]
+fn an_answer_decides_what_memory_that_came_inside_the_call_was_for() {
+    let answered = |failure| Step::Answered { began_ns: 9 * MS, failure };
+    let earlier = |failure| Step::Answered { began_ns: 11 * MS, failure };
+    let pinned = got(Request { device: NO_DEVICE, kind: Kind::HostPinned as u8, ..ELSEWHERE });
+    let badly = Step::Ended { failure: true };
+    for (story, steps, outcome, because) in [
+        ("it succeeded all the same", &[answered(false), WORK][..], Recovered, FellBack),
+        ("it took other memory", &[pinned, answered(false), WORK], Recovered, FellBack),
+        ("other memory, and yet it failed", &[pinned, answered(true)], Unresolved, TraceEnded),
+        ("and the program ended", &[pinned, answered(true), badly], Propagated, ProcessExited),
+        ("and the program went on", &[pinned, answered(true), WORK], Dropped, GpuWorkContinued),
+        ("and the program asked again", &[answered(true), got(ELSEWHERE), WORK], Recovered, RetrySucceeded),
+        ("the answer of a later call", &[earlier(false), WORK], Dropped, GpuWorkContinued),
+        ("the same where memory came", &[pinned, earlier(true), badly], Recovered, FellBack),
+    ] {
+        expect(story, steps, outcome, because);
+    }
+    let mut watched = Watched::new(FAILED, OOM);
+    watched.step(got(elsewhere(512 * MIB)), &Limits::DEFAULT);
+    assert!(watched.is_made_up_by_time_alone());
+    watched.step(answered(false), &Limits::DEFAULT);
+    assert!(!watched.is_made_up_by_time_alone() && watched.is_made_up());
+}
+
 /// What time alone ties to a failure is told as that.
 #[test]
 fn what_ties_memory_to_a_failure_is_known() {
