@@ -557,6 +557,7 @@ fn not_probed(read: &DeviceReadings) -> Option<&'static str> {
         probe_skipped::TIMEOUT => "it took too long, or the process was ending",
         probe_skipped::NO_THREAD => "the recorder has no thread of its own in this process",
         probe_skipped::NOT_ASKED => NOT_ASKED,
+        probe_skipped::POOLS => "the runtime may give up what its stream-ordered pools keep when it is asked",
         _ => "the recorder gives a reason that this version does not know",
     })
 }

@@ -2,7 +2,7 @@
 
 use gpuoom_trace::outcome::{Request, Step, UNKNOWN_BYTES, gives_back};
 use gpuoom_trace::payload;
-use gpuoom_trace::record::{Event, Record, flag};
+use gpuoom_trace::record::{Event, Record, STATUS_IS_KNOWN, flag};
 
 use super::Replay;
 use super::failures::PointerUse;
@@ -21,6 +21,8 @@ impl Replay {
             Event::Alloc | Event::Pin if record.address == 0 => None,
             Event::Alloc | Event::Pin => gave(record.requested),
             Event::ErrorQuery if record.has(flag::ERROR_TEXT) => Some(Step::ErrorText { status: record.status }),
+            // Nothing was told: HIP before 7 answers with the status of the thread's last call, whatever failed before.
+            Event::ErrorQuery if record.requested == STATUS_IS_KNOWN && record.status == 0 => None,
             Event::ErrorQuery => Some(Step::LastErrorRead),
             Event::Exception => Some(Step::Thrown),
             Event::Answer => Some(Step::Answered { began_ns: self.clock.at_ns(record.at), failure: record.status != 0 }),

@@ -113,6 +113,8 @@ pub(crate) struct ThreadState {
     pub(crate) open_failures: Cell<u8>,
     /// Requests of this thread that were refused for want of memory.
     pub(crate) refusals: Cell<u32>,
+    /// Ordinal of the latest call that was refused inside another one, 0: none.
+    pub(crate) refused_inside: Cell<u32>,
     /// Lines of a log that were kept since the last failure.
     pub(crate) lines_said: Cell<u8>,
     /// Current CUDA context: its place among the remembered ones + 1, 0: not known.
@@ -134,6 +136,9 @@ pub(crate) struct ThreadState {
     /// The real function of a query that is answered in the runtime's place; valid from the stub's jump to the answer's
     /// first instructions.
     pub(crate) answered_real: Cell<*const ()>,
+    /// The function that a program's look at the last error goes to, and the row of that look; valid from the stub's jump to what stands
+    /// for it there.
+    pub(crate) last_error: Cell<(*const (), u16)>,
     /// Functions of a framework under way, outermost first, see `hooks::scopes`.
     pub(crate) scopes: Cell<[Scope; MAX_SCOPES]>,
     /// How many of them count.

@@ -138,6 +138,16 @@ impl Frame {
         self.entry.sp
     }
 
+    /// Whether a call inside this one was refused for want of memory, as far as such calls are hooked.
+    pub(crate) fn was_refused_inside(&self) -> bool {
+        self.thread.refused_inside.get().wrapping_sub(self.call) as i32 > 0
+    }
+
+    /// This call, inside another one, was refused for want of memory.
+    pub(crate) fn is_refused_inside(&self) {
+        self.thread.refused_inside.set(self.call);
+    }
+
     /// Row of the function.
     pub(crate) fn api(&self) -> u16 {
         self.api
@@ -284,6 +294,7 @@ fn adopt(state: &ThreadState, recorder: &Recorder) {
     state.call.set(0);
     state.depth.set(0);
     state.open_failures.set(0);
+    state.refused_inside.set(0);
     state.context_said.set(thread::NOTHING_SAID);
     state.context_changed.set(true);
     state.scopes_said.set(thread::NOTHING_SAID);

@@ -51,6 +51,25 @@ const MAX_FRUITLESS: u32 = 64;
 static PLACES: [AtomicU64; ENTRIES] = [const { AtomicU64::new(0) }; ENTRIES];
 static FRUITLESS: AtomicU32 = AtomicU32::new(0);
 
+/// The pool that each device's last large block was asked from, 0: none.
+static POOLS: [AtomicU64; DEVICES] = [const { AtomicU64::new(0) }; DEVICES];
+const DEVICES: usize = 64;
+/// Smaller ones may be of a pool that the runtime keeps for itself.
+const LARGE_BYTES: u64 = 1 << 20;
+
+/// A block of so many bytes was asked for from a pool of this device.
+#[inline]
+pub(crate) fn note_pool(device: u8, pool: u64, size_bytes: u64) {
+    if let Some(place) = POOLS.get(usize::from(device)).filter(|_| size_bytes >= LARGE_BYTES) {
+        place.store(pool, Ordering::Relaxed);
+    }
+}
+
+/// The pool that a device's large blocks come from, if any was seen to.
+pub(crate) fn pool_of(device: u8) -> Option<u64> {
+    POOLS.get(usize::from(device)).map(|pool| pool.load(Ordering::Relaxed)).filter(|pool| *pool != 0)
+}
+
 /// The place of an agent, a pool or a region; `None` where HSA does not know the handle.
 #[inline]
 pub(crate) fn place_of(handle: u64) -> Option<Place> {
@@ -67,6 +86,7 @@ pub(crate) fn forget() {
     // Relaxed, here and below: an entry is one word and nothing else depends on it.
     PLACES.iter().for_each(|entry| entry.store(0, Ordering::Relaxed));
     FRUITLESS.store(0, Ordering::Relaxed);
+    POOLS.iter().for_each(|pool| pool.store(0, Ordering::Relaxed));
 }
 
 fn entries_from(handle: u64) -> impl Iterator<Item = &'static AtomicU64> {

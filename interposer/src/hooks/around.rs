@@ -119,6 +119,11 @@ fn allocate(
         } else {
             watch::failed(frame, &record, seq, out);
         }
+    } else if status != 0 {
+        watch::failed_inside(frame, status);
+    }
+    if record.kind() == Kind::Pool {
+        readings::pool_used();
     }
     frame.leave();
     status
@@ -169,6 +174,9 @@ pub(super) fn naming(call: Call, describe: impl Fn(bool) -> Described, real: imp
     frame.publish(&frame.record(call.event, call.kind, status, &what, true), &what);
     if faults::is_on() {
         faults::named(&frame, call.event, call.kind, status, &what);
+    }
+    if call.event == Event::Reserve && call.kind == Kind::Pool {
+        readings::pool_used();
     }
     if maps {
         frame.clear_under_way();

@@ -1,6 +1,6 @@
 //! HSA's hooks. What they are, [`crate::table::hsa`] says.
 
-use gpuoom_trace::record::NO_DEVICE;
+use gpuoom_trace::record::{Kind, NO_DEVICE};
 
 use super::describe::{Out, Pointer, block, field, given, mapping, read, retained};
 use super::macros::entries;
@@ -24,6 +24,16 @@ fn lying_in(holder: u64, what: Described) -> Described {
         Some(place) => Described { kind: Some(place.kind), device: Some(place.device), ..what },
         None => Described { device: Some(NO_DEVICE), ..what },
     }
+}
+
+/// Memory from a pool.
+#[inline(always)]
+fn of_pool(pool: u64, what: Described) -> Described {
+    let what = lying_in(pool, what);
+    if let (Some(Kind::Device), Some(device)) = (what.kind, what.device) {
+        places::note_pool(device, pool, what.requested);
+    }
+    what
 }
 
 /// Something of an agent, a pool or a region, which decides the device only.

@@ -39,7 +39,11 @@ pub(super) enum Question {
     /// Free and total memory.
     Memory,
     /// The largest block that can be had, below a size that was refused.
-    Largest { refused_bytes: u64 },
+    Largest {
+        refused_bytes: u64,
+        /// It was refused below the runtime.
+        refused_below: bool,
+    },
 }
 
 /// The answer.
@@ -134,9 +138,9 @@ fn answer(device: Device, question: Question) -> Answer {
         Question::Largest { .. } if !runtime.last_error_is_per_thread() => {
             Answer::Largest(Err(probe_skipped::RUNTIME_UNVERIFIED))
         }
-        Question::Largest { refused_bytes } => {
-            Answer::Largest(super::while_probing(|| probe::largest(&runtime, device.index, refused_bytes)))
-        }
+        Question::Largest { refused_bytes, refused_below } => Answer::Largest(super::while_probing(|| {
+            probe::largest(&runtime, device.index, probe::Refused { bytes: refused_bytes, below: refused_below })
+        })),
     }
 }
 
@@ -177,7 +181,7 @@ mod tests {
         let thread = std::thread::spawn(move || answerer.serve());
         assert!(matches!(asker.ask(device, Question::Memory), Answer::Nothing), "HSA has no such numbers");
         assert_eq!((asker.asked, asker.answered), (1, 1));
-        let largest = asker.ask(device, Question::Largest { refused_bytes: 1 });
+        let largest = asker.ask(device, Question::Largest { refused_bytes: 1, refused_below: false });
         assert!(matches!(largest, Answer::Largest(Err(probe_skipped::NOT_ASKED))), "nobody was asked: it took no time");
         drop(asker);
         thread.join().unwrap();

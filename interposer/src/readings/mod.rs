@@ -46,6 +46,8 @@ static ON_FIRST_USE: OnceLock<fn()> = OnceLock::new();
 static PROBING: AtomicBool = AtomicBool::new(false);
 /// Ticks when the latest probe ended.
 static PROBE_ENDED_AT: AtomicU64 = AtomicU64::new(0);
+/// Raised when the program has used a stream-ordered pool, or a memory node of a graph.
+static POOL_USED: AtomicBool = AtomicBool::new(false);
 /// Number of the latest failure.
 static FAILURES_ASKED: AtomicU64 = AtomicU64::new(0);
 
@@ -96,6 +98,15 @@ pub(crate) fn capture_changed(begun: bool) {
         CAPTURES.fetch_add(1, Ordering::Relaxed);
     } else {
         let _ = CAPTURES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+    }
+}
+
+/// The program uses a stream-ordered pool, or a graph that allocates.
+#[inline(always)]
+pub(crate) fn pool_used() {
+    // Relaxed: nothing else depends on it. Read first, so that the line stays shared.
+    if !POOL_USED.load(Ordering::Relaxed) {
+        POOL_USED.store(true, Ordering::Relaxed);
     }
 }
 
@@ -159,6 +170,7 @@ pub(crate) fn after_failure(frame: &Frame, record: &Record, row: &Row, seq: Opti
         requested_bytes: record.requested,
         seq: seq.unwrap_or(0),
         caller: frame.caller(),
+        refused_below: frame.was_refused_inside(),
         // What was refused on request says nothing about the card.
         wants_probe: row.library != Library::Kernel
             && record.kind_flags & flag::INJECTED == 0
@@ -299,7 +311,8 @@ impl Readings {
             return Err(probe_skipped::CAPTURE);
         }
         self.probed.push(failure.device);
-        match self.ask(device, Question::Largest { refused_bytes: failure.requested_bytes }) {
+        let Failure { requested_bytes: refused_bytes, refused_below, .. } = *failure;
+        match self.ask(device, Question::Largest { refused_bytes, refused_below }) {
             Answer::Largest(result) => result,
             _ => Err(probe_skipped::TIMEOUT),
         }

@@ -1,5 +1,10 @@
 //! The largest block that can still be had, by asking for it.
+//!
+//! HIP is not asked where HSA below it can be. What HIP does at a block that it refuses and at a free changes what the program has: 6.4
+//! gives up what its stream-ordered pools keep, and a free waits for all streams, and keeps its block meanwhile. HSA does neither. What
+//! HIP refuses by itself HIP alone can tell; it is asked, unless the program uses pools.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use gpuoom_trace::metadata::{Quantity, probe_skipped};
@@ -11,13 +16,22 @@ const STEP_BYTES: u64 = 2 << 20;
 /// The failing call of the program waits for this.
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// What was refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    pub(super) bytes: u64,
+    /// A layer below the runtime refused it.
+    pub(super) below: bool,
+}
+
 /// Measures, between nothing and what has just been refused; else why not, one of [`probe_skipped`].
 ///
 /// The reported free memory is tried first: where it can be had, nothing has to be refused, and a refusal can make the
 /// runtime print a line of its own (ROCr does when it was built without `NDEBUG`). Then a little less, and ever less: on an H200
 /// (driver 580.159.04) all but the last 3.1 MiB of what is free can be had in one block, and asking for 70 GiB takes up to 0.27 s,
 /// whether it is given or refused: halving from the whole card took longer than [`LIMIT`].
-pub(super) fn largest(runtime: &Runtime, device: u8, refused_bytes: u64) -> Result<u64, u64> {
+pub(super) fn largest(runtime: &Runtime, device: u8, refused: Refused) -> Result<u64, u64> {
+    let refused_bytes = refused.bytes;
     let mut readings = Vec::new();
     runtime.memory(device, &mut readings);
     if readings.is_empty() {
@@ -27,7 +41,11 @@ pub(super) fn largest(runtime: &Runtime, device: u8, refused_bytes: u64) -> Resu
     let value = |quantity: Quantity| readings.iter().find(|r| r.quantity == quantity as u16).map(|r| r.value);
     let total = value(Quantity::RuntimeTotal).unwrap_or(u64::MAX);
     let free = value(Quantity::RuntimeFree).unwrap_or(0) / STEP_BYTES * STEP_BYTES;
-    let can_have = |size| runtime.can_have(size);
+    let below = runtime.below(device).filter(|_| refused.below || free < refused_bytes);
+    if below.is_none() && super::POOL_USED.load(Ordering::Relaxed) {
+        return Err(probe_skipped::POOLS);
+    }
+    let can_have = |size| below.as_ref().map_or_else(|| runtime.can_have(size), |below| below.can_have(size));
     if free != 0 && free < refused_bytes && can_have(free) {
         return Ok(free);
     }

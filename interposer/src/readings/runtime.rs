@@ -13,6 +13,7 @@ type SetContext = unsafe extern "C" fn(u64) -> c_int;
 type MemGetInfo = unsafe extern "C" fn(*mut usize, *mut usize) -> c_int;
 type Malloc = unsafe extern "C" fn(*mut u64, usize) -> c_int;
 type Free = unsafe extern "C" fn(u64) -> c_int;
+type PoolAllocate = unsafe extern "C" fn(u64, usize, u32, *mut u64) -> c_int;
 type Version = unsafe extern "C" fn(*mut c_int) -> c_int;
 type Text = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
 type Properties = unsafe extern "C" fn(*mut u8, c_int) -> c_int;
@@ -195,12 +196,48 @@ impl Runtime {
         }
     }
 
+    /// What HIP itself asks for a device's memory, where the program's blocks were seen to come from there.
+    pub(super) fn below(&self, device: u8) -> Option<Below> {
+        let pool = devices::places::pool_of(device).filter(|_| self.library == Library::Hip)?;
+        let find = |name| link::find(Library::Hsa, name, self.caller).map(|found| found.function);
+        // SAFETY: functions of these names have these signatures (hsa_ext_amd.h).
+        unsafe {
+            Some(Below {
+                pool,
+                allocate: std::mem::transmute::<*const (), PoolAllocate>(find(c"hsa_amd_memory_pool_allocate")?),
+                free: std::mem::transmute::<*const (), Free>(find(c"hsa_amd_memory_pool_free")?),
+            })
+        }
+    }
+
     /// Whether a block of this size can be had on the device chosen by [`Runtime::memory`]; it is given back at once.
     pub(super) fn can_have(&self, size_bytes: u64) -> bool {
         let mut pointer = 0;
         // SAFETY: as in `of`; what is freed was just allocated.
         unsafe {
             let had = (self.malloc)(&mut pointer, size_bytes as usize) == 0 && pointer != 0;
+            if had {
+                (self.free)(pointer);
+            }
+            had
+        }
+    }
+}
+
+/// HSA's pool of a device.
+pub(super) struct Below {
+    pool: u64,
+    allocate: PoolAllocate,
+    free: Free,
+}
+
+impl Below {
+    /// Whether a block of this size can be had; it is given back at once, without waiting for anything.
+    pub(super) fn can_have(&self, size_bytes: u64) -> bool {
+        let mut pointer = 0;
+        // SAFETY: as in `Runtime::below`; what is freed was just allocated.
+        unsafe {
+            let had = (self.allocate)(self.pool, size_bytes as usize, 0, &mut pointer) == 0 && pointer != 0;
             if had {
                 (self.free)(pointer);
             }

@@ -11,6 +11,8 @@ pub(crate) struct Failure {
     pub(crate) requested_bytes: u64,
     pub(crate) seq: u64,
     pub(crate) caller: usize,
+    /// A layer below the function that was called refused.
+    pub(crate) refused_below: bool,
     pub(crate) wants_probe: bool,
 }
 

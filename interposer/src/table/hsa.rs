@@ -13,7 +13,7 @@ macro_rules! functions {
             base: crate::table::HSA, library: Library::Hsa, layer: Layer::Hsa, meaning: Meaning::new(Codes::Hsa, Family::Pointers);
             recorded {
                 hsa_amd_memory_pool_allocate(pool: u64, size: usize, flags: u32, out: Out) => allocation, Alloc, Device,
-                    |done| lying_in(pool, block(done, out, size));
+                    |done| of_pool(pool, block(done, out, size));
                 hsa_memory_allocate(region: u64, size: usize, out: Out) => allocation, Alloc, Device,
                     |done| lying_in(region, block(done, out, size));
                 hsa_amd_memory_lock(host: Pointer, size: usize, agents: Pointer, count: i32, out: Pointer) => allocation, Pin, Registered,

@@ -42,6 +42,15 @@ pub(crate) fn flags_of(out: u64) -> u8 {
     failure::same_variable(out)
 }
 
+/// A call inside another one failed.
+#[cold]
+#[inline(never)]
+pub(crate) fn failed_inside(frame: &Frame, status: i32) {
+    if table::row(frame.api()).is_out_of_memory(status) {
+        frame.is_refused_inside();
+    }
+}
+
 /// The program gives something back while this thread has an undecided failure.
 #[cold]
 #[inline(never)]

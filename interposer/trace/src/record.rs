@@ -14,6 +14,8 @@ pub const MAX_PAYLOAD_BYTES: usize = (MAX_SLOTS - 1) * EXTENSION_BYTES;
 pub const NO_DEVICE: u8 = 0xFF;
 /// `padded_granules` that stands for "more than can be counted".
 pub const GRANULES_SATURATED: u32 = u32::MAX;
+/// `requested` of an [`Event::ErrorQuery`] whose status is what the last error was.
+pub const STATUS_IS_KNOWN: u64 = 1;
 /// `parent_distance` that stands for "there is an enclosing call, further back than can be counted".
 pub const PARENT_FAR: u16 = u16::MAX;
 

@@ -84,7 +84,13 @@ fn taken(frame: &Frame, plan: &Plan, status: i32, after: Option<&Payload>) {
     }
     let record = frame.record(plan.event, plan.kind, status, &what, true);
     let seq = frame.publish(&record, &what);
-    if !frame.is_programs_own() || !matches!(plan.event, Event::Alloc | Event::Pin) {
+    if !matches!(plan.event, Event::Alloc | Event::Pin) {
+        return;
+    }
+    if !frame.is_programs_own() {
+        if status != 0 {
+            watch::failed_inside(frame, status);
+        }
         return;
     }
     if status == 0 {
