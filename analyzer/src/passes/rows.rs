@@ -508,6 +508,8 @@ fn quantity_name(number: u16) -> &'static str {
         (NvmlProcess, "nvml_process_bytes"),
         (KfdAvailable, "kfd_available_bytes"),
         (NvmlOthers, "nvml_others_bytes"),
+        (AddressSpace, "address_space_bytes"),
+        (AddressSpaceLimit, "address_space_limit_bytes"),
     ];
     names.iter().find(|(quantity, _)| *quantity as u16 == number).map_or("unknown", |(_, name)| name)
 }

@@ -103,7 +103,10 @@ impl Replay {
                 tally.refused(caller);
             }
         }
-        if !api.is_out_of_memory(record.status) {
+        // HIP answers "invalid value" for host memory that the kernel's driver had no room to pin.
+        let is_of_memory = |inside: &Inside| self.apis.get(inside.api).is_out_of_memory(inside.status);
+        let refused_inside = record.event() == Some(Event::Pin) && inside.as_ref().is_some_and(is_of_memory);
+        if !api.is_out_of_memory(record.status) && !refused_inside {
             return;
         }
         let refused_by = match record.has(flag::INJECTED) {

@@ -103,6 +103,10 @@ pub struct ProcessReadings {
     pub memory_maps: Option<u64>,
     /// `vm.max_map_count`.
     pub memory_map_limit: Option<u64>,
+    /// Addresses that the process has mapped, where they are limited.
+    pub address_space_bytes: Option<u64>,
+    /// Soft limit of them.
+    pub address_space_limit_bytes: Option<u64>,
     /// Resident memory.
     pub resident_bytes: Option<u64>,
     /// Memory charged to the control group.
@@ -124,6 +128,8 @@ impl ProcessReadings {
             q if q == Quantity::DescriptorLimit as u16 => &mut self.descriptor_limit,
             q if q == Quantity::MemoryMaps as u16 => &mut self.memory_maps,
             q if q == Quantity::MemoryMapLimit as u16 => &mut self.memory_map_limit,
+            q if q == Quantity::AddressSpace as u16 => &mut self.address_space_bytes,
+            q if q == Quantity::AddressSpaceLimit as u16 => &mut self.address_space_limit_bytes,
             q if q == Quantity::ResidentMemory as u16 => &mut self.resident_bytes,
             q if q == Quantity::CgroupUsed as u16 => &mut self.cgroup_used_bytes,
             q if q == Quantity::CgroupLimit as u16 => &mut self.cgroup_limit_bytes,

@@ -16,12 +16,12 @@ pub(super) fn read(config: &Config, all: bool, readings: &mut Vec<Reading>) {
             readings.push(Reading { quantity: quantity as u16, device: NO_DEVICE, value });
         }
     };
-    push(Quantity::ResidentMemory, resident_bytes());
+    push(Quantity::ResidentMemory, own_bytes(1));
     let (used, limit) = cgroup(config);
     push(Quantity::CgroupUsed, used);
     push(Quantity::CgroupLimit, limit);
     push(Quantity::OpenDescriptors, fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64));
-    push(Quantity::DescriptorLimit, descriptor_limit());
+    push(Quantity::DescriptorLimit, limit_of(libc::RLIMIT_NOFILE));
     let memory = host_memory(config);
     push(Quantity::HostTotal, meminfo(&memory, "MemTotal:"));
     push(Quantity::HostAvailable, meminfo(&memory, "MemAvailable:"));
@@ -29,6 +29,10 @@ pub(super) fn read(config: &Config, all: bool, readings: &mut Vec<Reading>) {
         let maps = fs::read("/proc/self/maps").ok();
         push(Quantity::MemoryMaps, maps.map(|text| lines(&text)));
         push(Quantity::MemoryMapLimit, number(Path::new("/proc/sys/vm/max_map_count")));
+        if let Some(limit) = limit_of(libc::RLIMIT_AS).filter(|limit| *limit != libc::RLIM_INFINITY) {
+            push(Quantity::AddressSpace, own_bytes(0));
+            push(Quantity::AddressSpaceLimit, Some(limit));
+        }
     }
 }
 
@@ -44,15 +48,16 @@ fn lines(text: &[u8]) -> u64 {
     text.chunks(255).map(|stretch| u64::from(count(stretch))).sum()
 }
 
-fn resident_bytes() -> Option<u64> {
-    let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
+/// The numbers of `/proc/self/statm` in bytes: 0 is what is mapped, 1 what is resident.
+fn own_bytes(place: usize) -> Option<u64> {
+    let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(place)?.parse().ok()?;
     Some(pages.saturating_mul(4096))
 }
 
-fn descriptor_limit() -> Option<u64> {
+fn limit_of(resource: libc::__rlimit_resource_t) -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: points at an rlimit.
-    (unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0).then_some(limit.rlim_cur)
+    (unsafe { libc::getrlimit(resource, &mut limit) } == 0).then_some(limit.rlim_cur)
 }
 
 fn meminfo(text: &str, key: &str) -> Option<u64> {

@@ -89,7 +89,9 @@ pub(crate) fn forget_all() {
 pub(crate) fn failed(frame: &Frame, record: &Record, seq: Option<u64>, out: u64) {
     guard::cold((), || {
         let row = table::row(record.api);
-        if !row.is_out_of_memory(record.status) {
+        // HIP answers "invalid value" for host memory that the kernel's driver had no room to pin.
+        let refused_inside = record.event == Event::Pin as u8 && frame.was_refused_inside();
+        if !row.is_out_of_memory(record.status) && !refused_inside {
             return;
         }
         // Memory of another process that can't be opened is no memory that this one asked for.

@@ -247,6 +247,10 @@ pub enum Quantity {
     /// Memory of all other processes that NVML lists for a device. What is in use and in no process's account is not in it: the
     /// driver's own, page tables, pages of managed memory.
     NvmlOthers = 28,
+    /// Addresses that the process has mapped (the first number of `/proc/self/statm`, in bytes); only where they are limited.
+    AddressSpace = 29,
+    /// Soft limit of them (`RLIMIT_AS`).
+    AddressSpaceLimit = 30,
 }
 
 /// Values of [`Quantity::ProbeSkipped`].

@@ -166,6 +166,8 @@ fn numbers_are_those_of_the_code() {
         NvmlProcess,
         KfdAvailable,
         NvmlOthers,
+        AddressSpace,
+        AddressSpaceLimit,
     });
 }
 

@@ -1,7 +1,7 @@
 //! B. Limits on counts and addresses.
 
 use gpuoom_trace::metadata::Quantity::{
-    DescriptorLimit, KfdOthersVram, KfdProcessVram, LargestAllocatable, MemoryMapLimit, MemoryMaps, OpenDescriptors,
+    AddressSpace, AddressSpaceLimit, DescriptorLimit, KfdOthersVram, KfdProcessVram, LargestAllocatable, MemoryMapLimit, MemoryMaps, OpenDescriptors,
     RuntimeFree, VramTotal, VramUsed,
 };
 use gpuoom_trace::record::{Event, Kind, Record};
@@ -102,6 +102,33 @@ pub(super) const TRACES: &[Labelled] = &[
             let seq = trace.refuse(2 * MIB);
             at_failure(&mut trace, seq, [(RuntimeFree, 203 * GIB), (VramTotal, 288 * GIB), (VramUsed, 85 * GIB)]);
             Scene { trace }
+        },
+    },
+    Labelled {
+        id: "address-space-limit",
+        says: Says::First(Probable),
+        also: &[],
+        story: "2 GiB refused with 20 GiB free, and 252 MiB of addresses left below ulimit -v",
+        scene: || addresses(2 * GIB, 252 * MIB),
+    },
+    Labelled {
+        id: "address-space-limit",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the same with 3 GiB of addresses left",
+        scene: || addresses(2 * GIB, 3 * GIB),
+    },
+    Labelled {
+        id: "address-space-limit",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "252 MiB left, and a block of 1 GiB could be allocated right after it",
+        scene: || {
+            let mut scene = addresses(2 * GIB, 252 * MIB);
+            let seq = scene.trace.refuse(2 * GIB);
+            limited(&mut scene.trace, seq, 252 * MIB);
+            at_failure(&mut scene.trace, seq, [(LargestAllocatable, GIB)]);
+            scene
         },
     },
     Labelled {
@@ -217,6 +244,28 @@ fn mappings_of(count: u64, limit: u64, largest: Option<u64>) -> Scene {
         at_failure(&mut trace, seq, [(LargestAllocatable, largest)]);
     }
     Scene { trace }
+}
+
+/// A request is refused with so many addresses left below the process's limit.
+fn addresses(request: u64, left: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, 64 * MIB);
+    let seq = trace.refuse(request);
+    limited(&mut trace, seq, left);
+    Scene { trace }
+}
+
+fn limited(trace: &mut TraceBuilder, seq: u64, left: u64) {
+    let read = [
+        (RuntimeFree, 20 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 4 * GIB),
+        (KfdProcessVram, 64 * MIB),
+        (KfdOthersVram, 0),
+        (AddressSpace, 40 * GIB - left),
+        (AddressSpaceLimit, 40 * GIB),
+    ];
+    at_failure(trace, seq, read);
 }
 
 fn mapped(trace: &mut TraceBuilder, seq: u64, count: u64, limit: u64) {

@@ -55,6 +55,8 @@ fn is_of_process(quantity: Quantity) -> bool {
             | DescriptorLimit
             | MemoryMaps
             | MemoryMapLimit
+            | AddressSpace
+            | AddressSpaceLimit
             | ResidentMemory
             | CgroupUsed
             | CgroupLimit

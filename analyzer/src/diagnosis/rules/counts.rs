@@ -4,16 +4,18 @@ use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::exceeded::PROBE;
 use crate::judgement::check::{Check, Confidence, Holds};
+use crate::replay::failures::RefusedBy;
 use crate::replay::reservations::Refused;
 use crate::replay::tracks::around::Next;
 use crate::replay::tracks::calls::{Call, What};
 use crate::software::Platform;
 use crate::thresholds::{GIB, MIB, share};
 use crate::words::{grouped, size};
-use gpuoom_trace::record::Kind;
+use gpuoom_trace::record::{Kind, Layer};
 
 pub(super) const RULES: &[Rule] = &[
     failure("map-count-exhaustion", map_count_exhaustion),
+    failure("address-space-limit", address_space_limit),
     failure("vmm-fd-exhaustion", vmm_fd_exhaustion),
     run("gpu-va-limit", gpu_va_limit),
 ];
@@ -94,6 +96,34 @@ fn mapped_later(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
             _ => format!("a block of {} could be allocated right after it, which needs mappings, too", size(probed)),
         });
     }
+}
+
+/// The process may not map as many addresses more as the request needs. ROCm maps a block of a device's memory, too, into the process.
+fn address_space_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let is_rocm = case.versions.platform == Some(Platform::Rocm);
+    let read = &failure.oom.process;
+    let limit = read.address_space_limit_bytes.filter(|_| is_rocm && !failure.is_injected());
+    let (Some(limit), Some(mapped)) = (limit, read.address_space_bytes) else { return };
+    let Some(request) = failure.request_bytes().get() else { return };
+    let left = limit.saturating_sub(mapped);
+    let text = || {
+        format!(
+            "the process had mapped {} of {} addresses (ulimit -v), and {} was asked for",
+            size(mapped),
+            size(limit),
+            size(request)
+        )
+    };
+    check.decides(left < request, text, text);
+    check.at_most(Confidence::Probable);
+    check.would_settle("the same run without the limit (ulimit -v unlimited)");
+    let by_kernel = failure.oom.refused_by == RefusedBy::Layer(Some(Layer::Kernel));
+    check.unless(by_kernel, || "the kernel's driver refused it, whatever the process may map".to_owned());
+    let probed = failure.oom.read.largest_allocatable_bytes.unwrap_or(0);
+    check.unless(probed > left, || match probed > left {
+        true => format!("a block of {} could be allocated right after it", size(probed)),
+        false => "a block larger than what was left could be allocated right after it".to_owned(),
+    });
 }
 
 /// VMM handles used up the descriptors of the process.

@@ -476,6 +476,7 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
         let by_pools = (at_most - accounted).min(hidden.get().unwrap_or(0));
         format!("up to {} of it may be what stream-ordered pools keep", size(by_pools))
     });
+    may_be_graphs(case, hidden.zip(failure.total_bytes()), is_much, check);
     let missing = failure.shortfall_bytes();
     if missing.zip(hidden.get()).is_none_or(|(missing, hidden)| hidden < missing) {
         check.at_most(Confidence::Possible);
@@ -502,6 +503,24 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
         }
     }
     check.would_settle("free memory before and after the first kernels and the first matrix product (GPUOOM_SAMPLE)");
+}
+
+/// Memory nodes of graphs are the program's own, and come when a graph runs: no call tells how much of them is there.
+fn may_be_graphs(case: &Case<'_>, both: Known<(u64, u64)>, is_much: impl Fn((u64, u64)) -> bool, check: &mut Check) {
+    let in_graphs = saturate(case.replay.graph_bytes);
+    if in_graphs == 0 {
+        return;
+    }
+    check.part("memory nodes");
+    check.note_by(Basis::Estimated, true, || {
+        format!("up to {} of it may be memory nodes of the program's graphs", size(in_graphs))
+    });
+    let rest = both.map(|(hidden, total)| (hidden.saturating_sub(in_graphs), total));
+    if rest.is(is_much) != Holds::Yes {
+        check.at_most(Confidence::Possible);
+        check.plays(Role::Condition);
+        check.would_settle("how much the memory nodes of graphs hold (hipDeviceGetGraphMemAttribute, cudaDeviceGetGraphMemAttribute)");
+    }
 }
 
 /// What the driver may count beyond the blocks that the program asked for without the runtime's doing: rounding of each, what

@@ -1,7 +1,7 @@
 //! G. Limits of the platform: host memory for the GPU, control groups, parts that lack a feature.
 
 use gpuoom_trace::metadata::Quantity;
-use gpuoom_trace::record::Kind;
+use gpuoom_trace::record::{Kind, Layer};
 
 use super::{Rule, device, failure, run};
 use crate::diagnosis::case::{Case, Failure};
@@ -14,6 +14,7 @@ use crate::machine::uma::kfd_limit_bytes;
 use crate::passes::device::DeviceSummary;
 use crate::passes::fragmentation::saturate;
 use crate::replay::End;
+use crate::replay::failures::RefusedBy;
 use crate::software::{Platform, Version};
 use crate::thresholds::share;
 use crate::words::{gib, size};
@@ -215,6 +216,10 @@ fn pinned_host_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
     }
     let own = failure.own_bytes();
     check.part(if own > 0 { "pinned before" } else { "nothing pinned" });
+    // Where the layers below were seen, a refusal above the kernel is none of its limits.
+    if !failure.oom.saw_below || failure.oom.refused_by == RefusedBy::Layer(Some(Layer::Kernel)) {
+        check.part("the kernel may have refused");
+    }
     check.must(true, || {
         let asked = size(failure.oom.requested_bytes);
         format!(
