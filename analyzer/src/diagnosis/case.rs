@@ -25,6 +25,7 @@ use crate::replay::Replay;
 use crate::replay::failures::Oom;
 use crate::replay::readings::Series;
 use crate::replay::tracks::around::Around;
+use crate::software::Platform;
 use crate::software::Versions;
 use crate::symbols::FrameKind;
 use crate::thresholds::Thresholds;
@@ -84,6 +85,13 @@ impl<'a> Case<'a> {
     /// A variable of the recorded environment that is set and not empty.
     pub fn variable(&self, name: &str) -> Option<&'a str> {
         self.environment().get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The share of a card that HIP is told to use, per cent, where that is not all.
+    pub fn heap_percent(&self) -> Option<u64> {
+        let is_rocm = self.versions.platform == Some(Platform::Rocm);
+        let percent = self.variable("GPU_MAX_HEAP_SIZE").filter(|_| is_rocm)?;
+        percent.trim().parse().ok().filter(|percent| *percent < 100)
     }
 
     /// A series of readings that belongs to no device.
@@ -198,6 +206,8 @@ pub struct Failure<'a> {
     pub moved: Moved,
     /// Whether the GPU is known to share the host's memory.
     pub is_integrated: bool,
+    /// Whether HIP is told to use a share of the card only.
+    is_heap_limited: bool,
     /// The numbers by which rules decide.
     pub thresholds: &'a Thresholds,
 }
@@ -208,7 +218,8 @@ impl<'a> Failure<'a> {
         let around = case.replay.tracks.around.failure((report.number - 1) as usize);
         let is_integrated = case.is_integrated(device).get() == Some(true);
         let moved = Moved::of(oom, around, is_integrated);
-        Failure { report, oom, device, moved, is_integrated, thresholds: case.thresholds }
+        let is_heap_limited = case.heap_percent().is_some();
+        Failure { report, oom, device, moved, is_integrated, is_heap_limited, thresholds: case.thresholds }
     }
 
     /// Whether memory of the device itself was asked for.
@@ -277,6 +288,14 @@ impl<'a> Failure<'a> {
             total.or(read.vram_total_bytes).or(read.nvml_total_bytes).filter(|total| *total > 0),
             "the size of the device",
         )
+    }
+
+    /// What the card itself has: `GPU_MAX_HEAP_SIZE` leaves HIP less of it.
+    pub fn card_bytes(&self) -> Known<u64> {
+        match self.oom.read.vram_total_bytes {
+            None if self.is_heap_limited => Known::new(None, "the memory of the whole card (mem_info_vram_total)"),
+            by_driver => self.total_bytes().map(|total| total.max(by_driver.unwrap_or(0))),
+        }
     }
 
     /// (`F`) Free memory as the runtime reported it at the failure.

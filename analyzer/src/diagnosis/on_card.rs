@@ -32,13 +32,18 @@ impl Failure<'_> {
     pub fn alone(&self) -> Known<Alone> {
         // What another thread was given while the call was under way may have come after the refusal.
         let own = self.own_bytes().saturating_sub(self.moved.given_bytes);
-        self.request_bytes().zip(self.total_bytes()).map(|(request, total)| {
-            let needed = own.saturating_add(request);
-            match total.checked_sub(needed) {
-                Some(spare_bytes) => Alone::Fits { spare_bytes },
-                None => Alone::Exceeds { by_bytes: needed - total },
-            }
-        })
+        let needed = self.request_bytes().map(|request| own.saturating_add(request));
+        let within = |total: u64, needed: u64| match total.checked_sub(needed) {
+            Some(spare_bytes) => Alone::Fits { spare_bytes },
+            None => Alone::Exceeds { by_bytes: needed - total },
+        };
+        // What fits into the part that the runtime has fits the card; what does not may.
+        let both = needed.zip(self.total_bytes());
+        let in_part = both.map(|(needed, total)| within(total, needed));
+        match in_part.get() {
+            Some(Alone::Exceeds { .. }) => needed.zip(self.card_bytes()).map(|(needed, card)| within(card, needed)),
+            _ => in_part,
+        }
     }
 
     /// What of the card was in use beside the program's own blocks, where that decided: it is much of the card, and without it the

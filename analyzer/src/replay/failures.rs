@@ -7,7 +7,7 @@ mod oom;
 #[cfg(test)]
 mod tests;
 
-use gpuoom_trace::meaning::Does;
+use gpuoom_trace::meaning::{Does, Family};
 use gpuoom_trace::outcome::{Limits, Outcome, Request, Step, Watched};
 use gpuoom_trace::record::{Layer, Record};
 use rustc_hash::FxHashMap;
@@ -15,6 +15,8 @@ use rustc_hash::FxHashMap;
 pub use evidence::{Evidence, PointerUse};
 use framework::{Errors, Place};
 pub use oom::{Injected, Inside, Message, Oom, RefusedBy};
+
+use super::apis::Api;
 
 /// Failures that are listed; more are only counted.
 pub const MAX_LISTED: usize = 100_000;
@@ -89,13 +91,15 @@ impl Failures {
     }
 
     /// Notes that a call below another failed.
-    pub fn note_nested(&mut self, record: &Record, layer: Option<Layer>) {
-        let Some(layer) = layer else { return };
+    pub fn note_nested(&mut self, record: &Record, called: &Api) {
+        let (Some(layer), family) = (called.layer, called.family) else { return };
         if self.nested.len() < MAX_LISTED || self.nested.contains_key(&record.thread) {
             let calls = self.nested.entry(record.thread).or_default();
             if calls.len() < MAX_NESTED {
                 let (call, api, status, requested_bytes) = (record.call, record.api, record.status, record.requested);
-                calls.push(Inside { call, layer, api, status, requested_bytes });
+                let is_told = layer == Layer::Hsa || family == Family::Kfd;
+                let device = record.device().filter(|_| is_told);
+                calls.push(Inside { call, layer, api, status, requested_bytes, device });
             }
         }
     }

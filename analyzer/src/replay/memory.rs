@@ -6,6 +6,7 @@ use gpuoom_trace::record::{Event, Kind, Layer, Record, flag};
 use super::apis::{Does, Ends, Family};
 use super::arena::NO_PLACE;
 use super::block::{Block, Mapping, Side, Space};
+use super::failures::Inside;
 use super::lower::Place;
 use super::pins::Pins;
 use super::tracks::saturate;
@@ -25,7 +26,10 @@ impl Replay {
             return self.allocation_of_others(record, payload);
         }
         let inside = if self.failures.has_nested() { self.failures.lowest_nested(record) } else { None };
-        let device = self.pool_device(record, payload);
+        let device = match record.kind() {
+            Kind::Pool => self.device_of_stream(record, inside).unwrap_or_else(|| self.pool_device(record, payload)),
+            _ => self.pool_device(record, payload),
+        };
         let granules = self.granules(record);
         self.latency_ticks.record(u64::from(record.duration));
         self.sizes_bytes.record(record.requested);
@@ -96,7 +100,16 @@ impl Replay {
         if let (Kind::Array, Some(layer)) = (record.kind(), api.layer) {
             self.inside_array = self.lower.bytes_inside(record, layer).map(|bytes| (record.seq(), bytes));
         }
+        if let (Kind::Pool, Some(layer)) = (record.kind(), api.layer) {
+            self.inside_pool = self.lower.device_inside(record, layer).map(|device| (record.seq(), device));
+        }
         self.lower.close(record, api, &mut self.accounts);
+    }
+
+    /// The device of a stream-ordered call by what it asked the layers below for: the stream may be another device's than the thread's.
+    fn device_of_stream(&self, record: &Record, refused: Option<Inside>) -> Option<u8> {
+        let given = self.inside_pool.filter(|(seq, _)| *seq == record.seq()).map(|(_, device)| device);
+        given.or(refused.and_then(|inside| inside.device))
     }
 
     /// Counts a block and makes it live.
@@ -174,7 +187,7 @@ impl Replay {
             }
             (_, true) => self.lower.failed(record, api),
             (_, false) => {
-                self.failures.note_nested(record, api.layer);
+                self.failures.note_nested(record, api);
                 self.below.refused(record, api);
             }
         }
@@ -266,7 +279,8 @@ impl Replay {
         // no memory that is counted; handles of the kernel's drivers come from requests that are no memory, too.
         let uncounted = matches!(record.kind(), Kind::Queue | Kind::Scratch | Kind::Code);
         let many_sources = self.apis.family(record.api) != Family::Pointers;
-        let counts = !(known || uncounted || many_sources || record.has(flag::FROM_RUNTIME));
+        let counts = !(known || uncounted || many_sources || record.has(flag::FROM_RUNTIME))
+            && !(record.kind() == Kind::Registered && self.is_inside_registered(record.address));
         if !many_sources {
             self.in_vain.note(record.address, self.events, counts.then_some(record.api));
         }
@@ -276,6 +290,18 @@ impl Replay {
         self.unmatched_frees += 1;
         *self.unmatched_by.entry(record.api).or_default() += 1;
         Undo::Unmatched
+    }
+
+    /// Whether memory around this address is registered: what HIP does at such an address is no sign of a call that was not recorded.
+    fn is_inside_registered(&mut self, address: u64) -> bool {
+        if self.looks_around >= MOST_LOOKS_AROUND {
+            return false;
+        }
+        self.looks_around += 1;
+        let is_around = |block: &Block| {
+            block.kind == Kind::Registered && address.wrapping_sub(block.address) < block.requested_bytes
+        };
+        self.live.blocks().any(is_around)
     }
 
     fn release(&mut self, record: &Record, below: bool) -> Undo {
@@ -306,7 +332,7 @@ impl Replay {
         }
         let failed = is_map && record.status != 0;
         if failed && !record.is_outermost() {
-            self.failures.note_nested(record, self.apis.get(record.api).layer);
+            self.failures.note_nested(record, self.apis.get(record.api));
             self.below.refused(record, self.apis.get(record.api));
         }
         // A prefetch or advice about managed memory, or a mapped piece of imported memory, gives none. The piece has an

@@ -226,6 +226,8 @@ pub struct Replay {
     last_frees: undo::LastFrees,
     /// Bytes that lower layers gave inside the array call with this sequence number.
     inside_array: Option<(u64, u64)>,
+    /// The last record of a stream-ordered allocation inside which layers below gave memory of one device, and that device.
+    inside_pool: Option<(u64, u8)>,
     census_blocks_left: u64,
     census_rows_left: usize,
     recorded_granularity: bool,
@@ -288,6 +290,7 @@ impl Replay {
             pins: pins::Pins::default(),
             last_frees: undo::LastFrees::default(),
             inside_array: None,
+            inside_pool: None,
             census_blocks_left: CENSUS_BLOCKS,
             census_rows_left: CENSUS_ROWS,
             recorded_granularity: granularity_bytes == recorded,

@@ -178,6 +178,7 @@ impl Replay {
             calls_before: 0,
             held_bytes: saturate(held_bytes),
             vmm_handles: self.vmm.count() as u64,
+            half: self.tracks.may_look_at(self.vmm.count() as u64 + 64).then(|| self.vmm.half(device)),
             live_blocks,
             reserved_bytes: self.reserved_bytes(),
             survivors,

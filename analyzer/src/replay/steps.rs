@@ -25,7 +25,9 @@ impl Replay {
             Event::ErrorQuery if record.requested == STATUS_IS_KNOWN && record.status == 0 => None,
             Event::ErrorQuery => Some(Step::LastErrorRead),
             Event::Exception => Some(Step::Thrown),
-            Event::Answer => Some(Step::Answered { began_ns: self.clock.at_ns(record.at), failure: record.status != 0 }),
+            Event::Answer => {
+                Some(Step::Answered { began_ns: self.clock.at_ns(record.at), failure: record.status != 0 })
+            }
             // Whose pointer it was given is asked of each failure.
             Event::GpuWork => Some(Step::GpuWork { failed_pointer: false }),
             _ => None,

@@ -15,6 +15,17 @@ pub trait Memory: Copy {
     fn handle(&self) -> u64;
     /// The device that it lies on.
     fn device(&self) -> u8;
+    /// How large it is.
+    fn size_bytes(&self) -> u64;
+}
+
+/// Physical memory that is given back by half: the card gets it when no handle holds it and nothing maps it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Half {
+    /// Its handles are released, and it is mapped, in bytes.
+    pub mapped_bytes: u64,
+    /// It is not mapped any more, and a handle holds it, in bytes.
+    pub held_bytes: u64,
 }
 
 impl Memory for Block {
@@ -24,6 +35,10 @@ impl Memory for Block {
 
     fn device(&self) -> u8 {
         self.device
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.requested_bytes
     }
 }
 
@@ -91,6 +106,20 @@ impl<B: Memory> Vmm<B> {
         let physical =
             self.physical.entry(number).or_insert(Physical { block, mappings: 0, was_mapped: false, references: 1 });
         (Some(&mut physical.block), gone)
+    }
+
+    /// What of a device is given back by half.
+    pub fn half(&self, device: u8) -> Half {
+        let mut half = Half::default();
+        for physical in self.physical.values().filter(|physical| physical.block.device() == device) {
+            let bytes = physical.block.size_bytes();
+            if physical.references == 0 {
+                half.mapped_bytes = half.mapped_bytes.saturating_add(bytes);
+            } else if physical.was_mapped && physical.mappings == 0 {
+                half.held_bytes = half.held_bytes.saturating_add(bytes);
+            }
+        }
+        half
     }
 
     /// A handle is released: `None` when it is not known, else the memory that is gone with it (if nothing maps it).

@@ -14,7 +14,7 @@ use gpuoom_trace::outcome::Watched;
 compile_error!("libgpuoom.so is written for Linux on x86-64 with glibc; the analyzer builds elsewhere");
 
 /// Failures of one thread that are watched at the same time; the oldest gives way.
-pub(crate) const MAX_OPEN_FAILURES: usize = 4;
+pub(crate) const MAX_OPEN_FAILURES: usize = 8;
 
 /// Functions of a framework under way on one thread that are followed; further ones inside those are not.
 pub(crate) const MAX_SCOPES: usize = 8;
@@ -161,7 +161,7 @@ pub(crate) struct ThreadState {
 pub(crate) const NOTHING_SAID: u64 = u64::MAX;
 
 const _: () = {
-    assert!(std::mem::size_of::<ThreadState>() <= 896);
+    assert!(std::mem::size_of::<ThreadState>() <= 1408);
     assert!(std::mem::offset_of!(ThreadState, caller) == 0);
     assert!(std::mem::offset_of!(ThreadState, slot_real) == 8);
     assert!(std::mem::offset_of!(ThreadState, slot_number) == 16);
@@ -175,9 +175,9 @@ global_asm!(
     ".globl gpuoom_thread",
     ".hidden gpuoom_thread",
     ".type gpuoom_thread,@object",
-    ".size gpuoom_thread,896",
+    ".size gpuoom_thread,1408",
     "gpuoom_thread:",
-    ".zero 896",
+    ".zero 1408",
     ".popsection",
 );
 

@@ -74,7 +74,13 @@ impl Told {
     fn status(&self, returned: u64) -> i32 {
         match self.by {
             By::Return => returned as i32,
-            By::Error(error) if error.is_null() => if returned == 0 { NO_STATUS } else { 0 },
+            By::Error(error) if error.is_null() => {
+                if returned == 0 {
+                    NO_STATUS
+                } else {
+                    0
+                }
+            }
             // SAFETY: the call that has just returned wrote its status there.
             By::Error(error) => unsafe { error.read_unaligned() },
         }

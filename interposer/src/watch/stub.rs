@@ -191,8 +191,7 @@ fn record(api: u16, caller: usize, given: Given<'_>, target: Option<Target>) {
 pub(crate) fn works_on(frame: &Frame, pointers: &[u64]) {
     if failure::is_watched() && frame.is_programs_own() {
         guard::cold((), || {
-            let failed_pointer =
-                failure::uses_failed_pointer(pointers.iter().map(|pointer| (*pointer, Side::Any)));
+            let failed_pointer = failure::uses_failed_pointer(pointers.iter().map(|pointer| (*pointer, Side::Any)));
             let what = Described::new(pointers.first().copied().unwrap_or(0), 0);
             let record = frame.record(Event::GpuWork, Kind::None, 0, &what, false);
             note_work(frame, record, failed_pointer);

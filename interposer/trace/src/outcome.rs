@@ -321,7 +321,9 @@ impl Watched {
             Step::ErrorText { status } if status == self.status => self.show(Shown::Reported),
             Step::ErrorText { .. } => None,
             Step::Thrown => self.show(Shown::Thrown),
-            Step::Answered { began_ns, failure: false } if self.last.at_ns >= began_ns => self.settle(Settled::ByFallBack),
+            Step::Answered { began_ns, failure: false } if self.last.at_ns >= began_ns => {
+                self.settle(Settled::ByFallBack)
+            }
             Step::Answered { .. } => None,
             Step::GpuWork { failed_pointer: true } => Some((Outcome::Dropped, Because::FailedPointerUsed)),
             Step::GpuWork { failed_pointer: false } => self.settle(Settled::by(self.shown.then_work().1)),

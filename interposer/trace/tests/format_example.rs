@@ -136,7 +136,7 @@ fn numbers_are_those_of_the_code() {
     assert_constants!(chunk_kind { EVENTS, PROCESS, APIS, MODULES, DEVICE, BYPASSES, MACHINE, MEANINGS });
     assert_constants!(says { SETS_UP, LIBRARY_HANDLE, RETAINS_PRIMARY });
     assert_constants!(trigger { START, PERIOD, FAILURE, PROGRAM });
-    assert_constants!(probe_skipped { RUNTIME_UNVERIFIED, CAPTURE, TIMEOUT, NO_THREAD, NOT_ASKED });
+    assert_constants!(probe_skipped { RUNTIME_UNVERIFIED, CAPTURE, TIMEOUT, NO_THREAD, NOT_ASKED, POOLS });
     assert_constants!(Quantity {
         RuntimeTotal,
         RuntimeFree,

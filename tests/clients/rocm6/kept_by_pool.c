@@ -1,5 +1,5 @@
-// A stream's pool keeps a block that was given back, and a plain allocation of another size finds no memory: HIP gives up what a pool
-// keeps at the next call that may do so, as the recorder's own.
+// A stream's pool keeps a block that was given back, and a plain allocation of another size finds no memory, nor does it a second time:
+// unless something else makes HIP give up what the pool keeps.
 #include "../zoo/hip_min.h"
 
 hipError_t hipDeviceGetDefaultMemPool(void **pool, int device);
@@ -17,6 +17,8 @@ int main(void) {
     MUST(hipFreeAsync(block, stream));
     MUST(hipStreamSynchronize(stream));
     hipError_t error = hipMalloc(&other, 4 * GiB);
+    printf("%s\n", hipGetErrorString(error));
+    error = hipMalloc(&other, 4 * GiB);
     printf("%s\n", hipGetErrorString(error));
     return error != 0;
 }

@@ -25,6 +25,7 @@
 //     loop N ... end       repeats; a size may grow with it: 1G+64M is 1G, 1G+64M, 1G+128M ...
 //     on_failure ... end   played when an allocation is refused, before it is tried again
 //     sleep MS, files N, mappings LEFT   waits; lowers the limit of descriptors; maps pages until so many mappings are left
+//     addresses SIZE       lowers the limit of addresses to so many more than are mapped
 //     open N               opens so many files that have nothing to do with the GPU
 //     resident SIZE        touches memory of the host
 //     exit N, abort, kill, crash; kill_in MS
@@ -248,6 +249,15 @@ static void map_until(long left) {
     for (size_t page = 1; page < pages; page += 2) mprotect(range + page * 4096, 4096, PROT_READ);
 }
 
+static void limit_addresses(size_t left) {
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%ld", &pages) != 1) wrong("no size", "addresses");
+    fclose(file);
+    rlim_t most = (rlim_t)pages * 4096 + left;
+    setrlimit(RLIMIT_AS, &(struct rlimit){most, most});
+}
+
 static void pool(const char *command, const char *size) {
     void *pool;
     GPU(DeviceGetDefaultMemPool)(&pool, 0);
@@ -299,6 +309,8 @@ static void process_command(const char *command, const char *a) {
         nanosleep(&(struct timespec){number / 1000, number % 1000 * 1000000}, NULL);
     } else if (!strcmp(command, "files")) {
         setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)number, (rlim_t)number});
+    } else if (!strcmp(command, "addresses")) {
+        limit_addresses(size_of(a));
     } else if (!strcmp(command, "open")) {
         while (number-- > 0 && open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) continue;
     } else if (!strcmp(command, "resident")) {

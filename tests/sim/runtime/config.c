@@ -57,6 +57,7 @@ static void read_limits(struct sim_limits *limits) {
     limits->exports_stay = flag_setting("SIM_EXPORTS_STAY");
     limits->handle_files = flag_setting("SIM_HANDLE_FILES");
     limits->real_mappings = flag_setting("SIM_REAL_MAPPINGS");
+    limits->real_addresses = flag_setting("SIM_REAL_ADDRESSES");
     limits->maps_hang = flag_setting("SIM_MAPS_HANG");
     limits->access_fails = flag_setting("SIM_ACCESS_FAILS");
 }

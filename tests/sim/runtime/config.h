@@ -27,6 +27,7 @@ struct sim_limits {
     bool exports_stay;         // SIM_EXPORTS_STAY: memory that was exported to other processes stays in use when it is freed
     bool handle_files;         // SIM_HANDLE_FILES: each handle of virtual memory takes a descriptor
     bool real_mappings;        // SIM_REAL_MAPPINGS: each block of device memory takes a mapping of the process
+    bool real_addresses;       // SIM_REAL_ADDRESSES: and as many of its addresses as the block is large
     bool maps_hang;            // SIM_MAPS_HANG: mapping virtual memory never returns
     bool access_fails;         // SIM_ACCESS_FAILS: setting the access of virtual memory is an invalid value
 };

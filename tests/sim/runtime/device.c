@@ -167,9 +167,10 @@ void sim_device_unhide(int index, size_t size) {
 // As the real driver's, a mapping that can't be merged with its neighbours.
 static int map_for_real(struct sim_block *block) {
     static unsigned count;
-    if (!sim_config()->limits.real_mappings) return 1;
+    if (!sim_config()->limits.real_mappings && !sim_config()->limits.real_addresses) return 1;
     int protection = count++ % 2 ? PROT_READ : PROT_NONE;
-    block->mapping = mmap(NULL, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    block->mapped = sim_config()->limits.real_addresses ? block->held : 4096;
+    block->mapping = mmap(NULL, block->mapped, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (block->mapping == MAP_FAILED) block->mapping = NULL;
     return block->mapping != NULL;
 }
@@ -263,7 +264,7 @@ void sim_device_give(struct sim_block *block) {
     *link = block->next;
     // The next owner finds zeroes, and the host gets its pages back.
     madvise((void *)address, size, MADV_DONTNEED);
-    if (block->mapping) munmap(block->mapping, 4096);
+    if (block->mapping) munmap(block->mapping, block->mapped);
     // As ROCm 7 does: the handle keeps a reference that nobody gives back (ROCm/hip#3886).
     if (block->exported && sim_config()->limits.exports_stay) devices[block->device].hidden += block->held;
     refund_for(block->device, block->kind, block->untouched ? 0 : size);

@@ -40,7 +40,8 @@ struct sim_block {
     enum { IN_USE, RELEASED, WAITS } released;  // kind POOL: whether it waits in the pool for its next use, or for its free
     int references, mappings;  // kind PHYSICAL: memory lives until both are 0
     int file;                // kind PHYSICAL: descriptor + 1
-    void *mapping;           // SIM_REAL_MAPPINGS
+    void *mapping;           // SIM_REAL_MAPPINGS, SIM_REAL_ADDRESSES
+    size_t mapped;           // its size
     int exported;            // a handle for other processes was made of it
     int in_piece;            // kind DEVICE: shares its granule
     int untouched;           // kind MANAGED: takes nothing of the card yet

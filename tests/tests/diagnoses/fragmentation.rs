@@ -136,6 +136,22 @@ fn counts() -> Vec<Scene> {
         scene("map-count-exhaustion", Not, "the same with few mappings", "push 2M 20; push 2M 200")
             .set("SIM_PROCESS_LIMIT", "100M")
             .also(&["phantom-free"]),
+        scene(
+            "address-space-limit",
+            First(Probable),
+            "4 GiB are refused with 20 GiB free: the process may map 2 GiB more addresses",
+            "push 2M 20; addresses 2G; alloc a 4G",
+        )
+        .set("SIM_REAL_ADDRESSES", 1),
+        scene(
+            "address-space-limit",
+            Not,
+            "the same of a card that has no more",
+            "push 2M 20; addresses 30G; alloc a 4G",
+        )
+        .set("SIM_REAL_ADDRESSES", 1)
+        .set("SIM_PROCESS_LIMIT", "100M")
+        .also(&["phantom-free"]),
         scene("vmm-fd-exhaustion", First(Probable), "each handle takes a descriptor, and 128 are allowed", handles)
             .set("SIM_HANDLE_FILES", 1),
         scene(

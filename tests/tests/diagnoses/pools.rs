@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use crate::scene::Says::{First, Found, Not};
-use crate::scene::Sure::{Probable, Proven};
+use crate::scene::Sure::{Possible, Probable, Proven};
 use crate::scene::{Scene, scene};
 
 const PRIVATE_6_GIB: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of \
@@ -96,6 +96,15 @@ fn virtual_memory() -> Vec<Scene> {
             .also(&["true-capacity"])
     };
     vec![
+        scene(
+            "vmm-half-returned",
+            Found(Possible),
+            "6 GiB of virtual memory are unmapped, and their handles kept: 4 GiB are missing",
+            "virtual v 6G; push 1G 14; unmap v; alloc a 8G",
+        )
+        .also(&["true-capacity"]),
+        scene("vmm-half-returned", Not, "6 GiB stay mapped", "virtual v 6G; push 1G 14; alloc a 8G")
+            .also(&["true-capacity"]),
         released(Found(Probable), "8 GiB are unmapped and released, and nothing becomes free", 1),
         released(Not, "what was released is free again", 0),
         graphs(

@@ -66,6 +66,20 @@ pub(super) const TRACES: &[Labelled] = &[
         },
     },
     Labelled {
+        id: "single-alloc-cap",
+        says: Says::First(Proven),
+        also: &[],
+        story: "GPU_MAX_HEAP_SIZE=50 leaves HIP 12 of 24 GiB: 14 in one block are refused with 20 free, and 12 could be had",
+        scene: || above_heap(12 * GIB),
+    },
+    Labelled {
+        id: "single-alloc-cap",
+        says: Says::Not,
+        also: &["phantom-free"],
+        story: "the same, and no block above 5 GiB was given",
+        scene: || above_heap(5 * GIB),
+    },
+    Labelled {
         id: "process-fraction-cap",
         says: Says::Not,
         also: &["phantom-free"],
@@ -233,6 +247,29 @@ fn one_large_in(mut trace: TraceBuilder, asked: u64, largest: u64, saw_below: bo
         (VramTotal, 24 * GIB),
         (VramUsed, 2 * GIB),
         (KfdProcessVram, GIB + 200 * MIB),
+        (KfdOthersVram, 0),
+        (LargestAllocatable, largest),
+        (HostTotal, 64 * GIB),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
+
+/// 3 of 24 GiB are held, and 14 more are refused in one block; HIP calls 12 GiB the whole.
+fn above_heap(largest: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 12 * GIB);
+    set(&mut trace, "GPU_MAX_HEAP_SIZE", "50");
+    trace.alloc(0x10_0000_0000, 2 * GIB);
+    trace.alloc_through(
+        0,
+        &[at("hipMalloc", 0x80_0000_0000, GIB), at("hsa_amd_memory_pool_allocate", 0x80_0000_0000, GIB)],
+    );
+    let seq = trace.refuse(14 * GIB);
+    let read = [
+        (RuntimeFree, 20 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 3 * GIB + 200 * MIB),
+        (KfdProcessVram, 3 * GIB + 200 * MIB),
         (KfdOthersVram, 0),
         (LargestAllocatable, largest),
         (HostTotal, 64 * GIB),

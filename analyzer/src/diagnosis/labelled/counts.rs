@@ -1,8 +1,8 @@
 //! B. Limits on counts and addresses.
 
 use gpuoom_trace::metadata::Quantity::{
-    AddressSpace, AddressSpaceLimit, DescriptorLimit, KfdOthersVram, KfdProcessVram, LargestAllocatable, MemoryMapLimit, MemoryMaps, OpenDescriptors,
-    RuntimeFree, VramTotal, VramUsed,
+    AddressSpace, AddressSpaceLimit, DescriptorLimit, KfdOthersVram, KfdProcessVram, LargestAllocatable,
+    MemoryMapLimit, MemoryMaps, OpenDescriptors, RuntimeFree, VramTotal, VramUsed,
 };
 use gpuoom_trace::record::{Event, Kind, Record};
 
@@ -124,11 +124,12 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &["phantom-free"],
         story: "252 MiB left, and a block of 1 GiB could be allocated right after it",
         scene: || {
-            let mut scene = addresses(2 * GIB, 252 * MIB);
-            let seq = scene.trace.refuse(2 * GIB);
-            limited(&mut scene.trace, seq, 252 * MIB);
-            at_failure(&mut scene.trace, seq, [(LargestAllocatable, GIB)]);
-            scene
+            let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+            trace.alloc(0x10_0000_0000, 64 * MIB);
+            let seq = trace.refuse(2 * GIB);
+            limited(&mut trace, seq, 252 * MIB);
+            at_failure(&mut trace, seq, [(LargestAllocatable, GIB)]);
+            Scene { trace }
         },
     },
     Labelled {

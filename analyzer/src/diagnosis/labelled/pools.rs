@@ -137,6 +137,27 @@ pub(super) const TRACES: &[Labelled] = &[
         },
     },
     Labelled {
+        id: "vmm-half-returned",
+        says: Says::Found(Possible),
+        also: &["true-capacity"],
+        story: "6 GiB were unmapped, and their handles are not released: 2 GiB were missing",
+        scene: || half_returned(6 * GIB, true),
+    },
+    Labelled {
+        id: "vmm-half-returned",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "the same of 1 GiB",
+        scene: || half_returned(GIB, true),
+    },
+    Labelled {
+        id: "vmm-half-returned",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "6 GiB are mapped, and their handles held",
+        scene: || half_returned(6 * GIB, false),
+    },
+    Labelled {
         id: "vmm-release-ineffective",
         says: Says::Found(Probable),
         also: &["known-bad-version"],
@@ -318,6 +339,26 @@ const PRIVATE_6_GIB: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to
 const PRIVATE_512_MIB: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of \
     24.00 GiB of which 1.00 GiB is free. Of the allocated memory 22.00 GiB is allocated by PyTorch, with 512.00 MiB allocated in \
     private pools (e.g., CUDA Graphs), and 800.00 MiB is reserved by PyTorch but unallocated.";
+
+/// Physical memory of so many bytes beside other blocks fills a card of 24 GiB but for 2, and 4 GiB are refused.
+fn half_returned(bytes: u64, unmaps: bool) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x80_0000_0000, 22 * GIB - bytes);
+    trace.create_and_map(0x1000, 0x10_0000_0000, bytes);
+    if unmaps {
+        trace.unmap(0x10_0000_0000, bytes);
+    }
+    let seq = trace.refuse(4 * GIB);
+    let read = [
+        (RuntimeFree, 2 * GIB),
+        (VramTotal, 24 * GIB),
+        (VramUsed, 22 * GIB),
+        (KfdProcessVram, 22 * GIB),
+        (KfdOthersVram, 0),
+    ];
+    at_failure(&mut trace, seq, read);
+    Scene { trace }
+}
 
 /// Stream-ordered requests that grow, until one fails with 10 GiB free.
 fn stream_ordered(version: i32, plain_after: bool) -> Scene {

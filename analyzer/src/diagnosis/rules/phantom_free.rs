@@ -511,15 +511,17 @@ fn may_be_graphs(case: &Case<'_>, both: Known<(u64, u64)>, is_much: impl Fn((u64
     if in_graphs == 0 {
         return;
     }
-    check.part("memory nodes");
     check.note_by(Basis::Estimated, true, || {
         format!("up to {} of it may be memory nodes of the program's graphs", size(in_graphs))
     });
     let rest = both.map(|(hidden, total)| (hidden.saturating_sub(in_graphs), total));
     if rest.is(is_much) != Holds::Yes {
+        check.part("memory nodes");
         check.at_most(Confidence::Possible);
         check.plays(Role::Condition);
-        check.would_settle("how much the memory nodes of graphs hold (hipDeviceGetGraphMemAttribute, cudaDeviceGetGraphMemAttribute)");
+        check.would_settle(
+            "how much the memory nodes of graphs hold (hipDeviceGetGraphMemAttribute, cudaDeviceGetGraphMemAttribute)",
+        );
     }
 }
 

@@ -8,7 +8,30 @@ use crate::software::Platform;
 use crate::words::size;
 use gpuoom_trace::record::{Kind, NO_DEVICE};
 
-pub(super) const RULES: &[Rule] = &[failure("vmm-release-ineffective", vmm_release_ineffective)];
+pub(super) const RULES: &[Rule] =
+    &[failure("vmm-release-ineffective", vmm_release_ineffective), failure("vmm-half-returned", vmm_half_returned)];
+
+/// Physical memory is released and still mapped, or unmapped and still held. Both are how programs use it as well.
+fn vmm_half_returned(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
+    let Some(half) = case.around(failure).and_then(|around| around.half) else { return };
+    let all = half.mapped_bytes.saturating_add(half.held_bytes);
+    let missing = failure.shortfall_bytes();
+    let is_enough = all > 0 && missing.is_some_and(|missing| all >= missing);
+    if !check.applies(failure.is_real_of_device() && is_enough) {
+        return;
+    }
+    check.at_most(Confidence::Possible);
+    let parts = [
+        (half.mapped_bytes, "mapped", "of physical memory was released, and is mapped"),
+        (half.held_bytes, "held", "was unmapped, and its handles are not released"),
+    ];
+    for (bytes, part, text) in parts.into_iter().filter(|(bytes, ..)| *bytes > 0) {
+        check.part(part);
+        check.must(true, || format!("{} {text}", size(bytes)));
+    }
+    check.must(true, || format!("{} was missing", size(missing.unwrap_or(0))));
+    check.would_settle("whether the program still needs it: the code that maps and releases it");
+}
 
 /// By how much free memory rose over releases.
 struct Risen {

@@ -265,7 +265,8 @@ impl Failures {
         let last = self.listed.len().saturating_sub(MAX_ATTEMPTS);
         let Errors { same_call, folded, .. } = &mut self.errors;
         let is_of_call = |oom: &Oom| oom.at >= record.at && oom.thread == record.thread && oom.error.is_none();
-        let places = (last..self.listed.len()).filter(|place| is_of_call(&self.listed[*place]) && !same_call.contains_key(place));
+        let places = (last..self.listed.len())
+            .filter(|place| is_of_call(&self.listed[*place]) && !same_call.contains_key(place));
         let places: Vec<usize> = places.collect();
         let Some((first, later)) = places.split_first() else { return };
         for place in later {

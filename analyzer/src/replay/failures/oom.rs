@@ -35,6 +35,8 @@ pub struct Inside {
     pub status: i32,
     /// Bytes asked for.
     pub requested_bytes: u64,
+    /// The device that it was asked of, where a layer was asked that is told of the device and does not take the thread's.
+    pub device: Option<u8>,
 }
 
 /// What the record of a refusal on request says.

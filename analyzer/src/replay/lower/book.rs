@@ -60,6 +60,10 @@ impl Memory for LowerBlock {
     fn device(&self) -> u8 {
         self.device
     }
+
+    fn size_bytes(&self) -> u64 {
+        self.bytes
+    }
 }
 
 /// Where a block of a book is found again.

@@ -255,6 +255,24 @@ impl Lower {
         bytes.or_else(|| lies_on_the_host.then_some(0))
     }
 
+    /// The device whose memory HSA gave inside a call, where that is one. It is asked for a device's memory by the pool of that device;
+    /// CUDA's driver by the thread's context, which says no more than the call itself.
+    pub fn device_inside(&mut self, record: &Record, layer: Layer) -> Option<u8> {
+        let books = &mut self.books;
+        let mut device = None;
+        for open in self.open.directly_inside(record, layer) {
+            let block = books[open.layer as usize].get_mut(open.key);
+            let is_hsas = open.layer as usize == Layer::Hsa as usize;
+            let block = block.filter(|block| block.entered == open.entered && block.side() == Side::Device && is_hsas);
+            let Some(block) = block.filter(|block| block.device != NO_DEVICE) else { continue };
+            if device.is_some_and(|device| device != block.device) {
+                return None;
+            }
+            device = Some(block.device);
+        }
+        device
+    }
+
     /// A reference to physical memory that is mapped at an address; whether it is known.
     pub fn retain(&mut self, record: &Record, layer: Option<Layer>, address: u64) -> bool {
         let book = layer.and_then(|layer| self.books.get_mut(layer as usize));

@@ -14,6 +14,7 @@ use super::survivors::Survivors;
 use super::waits::{Waited, Waits};
 use crate::replay::block::Block;
 use crate::replay::failures::framework::Place;
+use crate::replay::vmm::Half;
 
 /// Failures that are described of the beginning, and as many of the end.
 const LISTED: usize = 256;
@@ -86,6 +87,8 @@ pub struct Around {
     pub held_bytes: u64,
     /// Physical memory (VMM handles) that lives, of all devices.
     pub vmm_handles: u64,
+    /// What of that device is given back by half; `None` where so much lived at so many failures that it was not counted.
+    pub half: Option<Half>,
     /// Blocks that live, of all devices and of the host.
     pub live_blocks: u64,
     /// Sum of the reserved address ranges, in bytes.

@@ -365,7 +365,11 @@ fn tensors(difference: &Difference) -> Option<String> {
         false => here.min_by_key(change).filter(|site| change(site) < 0),
     };
     let mover = mover.map_or(String::new(), |site| {
-        format!("; the call path that changed most: {} ({})", words::clean(&site.key), signed(Figure::Peak, change(&site)))
+        format!(
+            "; the call path that changed most: {} ({})",
+            words::clean(&site.key),
+            signed(Figure::Peak, change(&site))
+        )
     });
     let grew = if new > base { "grew" } else { "fell" };
     let [by, was, is] = [new.abs_diff(base), base, new].map(words::size);
