@@ -1,10 +1,9 @@
 //! What a page says of runs on ROCm 6.4.3, where an earlier version said what is not so.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use gpuoom_tests::{
-    Client, Event, Finished, RocmRelease, TruthLine, assert_kernel_agrees, real_clients_dir, recorder, rocm_on_card,
+    Client, Event, Finished, RocmRelease, assert_kernel_agrees, real_clients_dir, recorder, rocm_on_card,
 };
 
 fn on_6_4(name: &str) -> Option<Client> {

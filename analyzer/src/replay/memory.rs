@@ -279,8 +279,11 @@ impl Replay {
         // no memory that is counted; handles of the kernel's drivers come from requests that are no memory, too.
         let uncounted = matches!(record.kind(), Kind::Queue | Kind::Scratch | Kind::Code);
         let many_sources = self.apis.family(record.api) != Family::Pointers;
-        let counts = !(known || uncounted || many_sources || record.has(flag::FROM_RUNTIME))
-            && !(record.kind() == Kind::Registered && self.is_inside_registered(record.address));
+        let is_explained = known || uncounted || many_sources || record.has(flag::FROM_RUNTIME);
+        let counts = match record.kind() {
+            Kind::Registered if !is_explained => !self.is_inside_registered(record.address),
+            _ => !is_explained,
+        };
         if !many_sources {
             self.in_vain.note(record.address, self.events, counts.then_some(record.api));
         }

@@ -136,9 +136,6 @@ pub(crate) struct ThreadState {
     /// The real function of a query that is answered in the runtime's place; valid from the stub's jump to the answer's
     /// first instructions.
     pub(crate) answered_real: Cell<*const ()>,
-    /// The function that a program's look at the last error goes to, and the row of that look; valid from the stub's jump to what stands
-    /// for it there.
-    pub(crate) last_error: Cell<(*const (), u16)>,
     /// Functions of a framework under way, outermost first, see `hooks::scopes`.
     pub(crate) scopes: Cell<[Scope; MAX_SCOPES]>,
     /// How many of them count.

@@ -8,6 +8,7 @@ mod directions;
 mod empty;
 mod exception;
 mod failure;
+mod last_error;
 mod last_words;
 mod log_line;
 mod printf;

@@ -4,12 +4,12 @@ use gpuoom_trace::meaning::Does;
 use gpuoom_trace::metadata::trigger;
 use gpuoom_trace::outcome::Step;
 use gpuoom_trace::payload::{self, MAX_TEXT_BYTES};
-use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, Record, STATUS_IS_KNOWN, flag, message};
+use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, Record, flag, message};
 
 use super::failure::{self, FailedPointer, Side};
 use super::printf::Variadic;
 use super::waits::Target;
-use super::{abort, directions, empty, exception, log_line};
+use super::{abort, directions, empty, exception, last_error, log_line};
 use crate::base::{guard, program_memory, thread};
 use crate::call::{Described, Frame};
 use crate::table::{self, Row};
@@ -86,12 +86,11 @@ unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments, 
     let row = table::row(api);
     // SAFETY: the stub's own stack frame.
     let arguments = unsafe { &*arguments };
-    if asks_last_error(row) && failure::is_watched() {
-        let instead = if faults::is_on() { faults::instead(api, caller, real) } else { None };
-        let state = thread::current();
-        state.last_error.set((instead.unwrap_or(real), api));
-        state.caller.set(caller);
-        return answer_last_error as *const ();
+    if failure::is_watched()
+        && let Some(answer) = last_error::answer_of(api)
+    {
+        thread::current().caller.set(caller);
+        return answer;
     }
     let target = row.meaning.does.waits().then(|| target_of(row, arguments));
     if failure::is_watched() && !row.is_answered || target.is_some_and(|target| target.news().is_some()) {
@@ -99,32 +98,6 @@ unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments, 
         guard::cold((), || record(api, caller, given, target));
     }
     if faults::is_on() { faults::instead(api, caller, real).unwrap_or(real) } else { real }
-}
-
-/// What the stub of a look at the last error jumps to while the thread has an undecided failure. What a runtime answers decides whether the
-/// program was told: HIP before 7 answers with the status of the thread's last call, so a success in between hides the failure.
-extern "C-unwind" fn answer_last_error() -> i32 {
-    let state = thread::current();
-    let ((function, api), caller) = (state.last_error.get(), state.caller.get());
-    // SAFETY: the vendor's function that was called, or what answers in its place: without arguments, and with a status.
-    let status = unsafe { std::mem::transmute::<*const (), extern "C-unwind" fn() -> i32>(function)() };
-    guard::cold((), || {
-        state.caller.set(caller);
-        note_last_error(api, status);
-    });
-    status
-}
-
-fn note_last_error(api: u16, status: i32) {
-    let Some(frame) = Frame::enter(api) else { return };
-    if frame.is_programs_own() {
-        let record = frame.record(Event::ErrorQuery, Kind::None, status, &Described::new(0, 0), false);
-        frame.recorder().publish(&Record { requested: STATUS_IS_KNOWN, ..record });
-        if status != 0 {
-            failure::step(Step::LastErrorRead);
-        }
-    }
-    frame.leave();
 }
 
 /// What a call waits for.
@@ -214,14 +187,6 @@ fn step_of(row: &Row, arguments: &Arguments) -> Option<Step> {
         Event::Exception => Step::Thrown,
         _ => return None,
     })
-}
-
-fn asks_for_text(row: &Row) -> bool {
-    row.meaning.does == Does::NamesError
-}
-
-fn asks_last_error(row: &Row) -> bool {
-    row.event == Event::ErrorQuery && !asks_for_text(row)
 }
 
 fn note(frame: &Frame, row: &Row, given: Given<'_>, pointer: FailedPointer) {

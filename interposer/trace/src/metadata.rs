@@ -265,7 +265,7 @@ pub mod probe_skipped {
     pub const NO_THREAD: u64 = 4;
     /// Turned off, or measured before on this device.
     pub const NOT_ASKED: u64 = 5;
-    /// The runtime refused by itself, and the program uses stream-ordered pools, whose memory a runtime may give up when it is asked.
+    /// The program uses stream-ordered pools, whose memory the runtime that had to be asked may give up.
     pub const POOLS: u64 = 6;
 }
 
