@@ -16,6 +16,9 @@ compile_error!("libgpuoom.so is written for Linux on x86-64 with glibc; the anal
 /// Failures of one thread that are watched at the same time; the oldest gives way.
 pub(crate) const MAX_OPEN_FAILURES: usize = 8;
 
+/// Functions by which a program looks at the last error, see `watch::last_error`.
+pub(crate) const LAST_ERROR_ROWS: usize = 5;
+
 /// Functions of a framework under way on one thread that are followed; further ones inside those are not.
 pub(crate) const MAX_SCOPES: usize = 8;
 
@@ -136,6 +139,8 @@ pub(crate) struct ThreadState {
     /// The real function of a query that is answered in the runtime's place; valid from the stub's jump to the answer's
     /// first instructions.
     pub(crate) answered_real: Cell<*const ()>,
+    /// What a look at the last error goes to, by its row; valid from the stub's jump to the first instructions of what stands for it.
+    pub(crate) last_error: Cell<[*const (); LAST_ERROR_ROWS]>,
     /// Functions of a framework under way, outermost first, see `hooks::scopes`.
     pub(crate) scopes: Cell<[Scope; MAX_SCOPES]>,
     /// How many of them count.

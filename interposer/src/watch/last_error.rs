@@ -5,22 +5,23 @@ use gpuoom_trace::outcome::Step;
 use gpuoom_trace::record::{Event, Kind, Record, STATUS_IS_KNOWN};
 
 use super::failure;
-use crate::base::{guard, thread};
+use crate::base::guard;
+use crate::base::thread::{self, LAST_ERROR_ROWS};
 use crate::call::{Described, Frame};
+use crate::faults;
 use crate::table::{self, cuda_runtime, hip};
-use crate::{faults, link};
 
-/// The rows, each with what the stub jumps to in its place. Each of these knows its own row, so that a signal handler that looks at the last
-/// error in between leaves nothing behind.
-const ANSWERS: [(usize, *const ()); 5] = [
-    (ROWS[0], answer::<0> as *const ()),
-    (ROWS[1], answer::<1> as *const ()),
-    (ROWS[2], answer::<2> as *const ()),
-    (ROWS[3], answer::<3> as *const ()),
-    (ROWS[4], answer::<4> as *const ()),
+/// The rows, each with what the stub jumps to in its place. Each of these has a place of its own for the function that it calls, so that a
+/// signal handler that looks at the last error in between, and clears it or not, leaves the same function there.
+const ANSWERS: [*const (); LAST_ERROR_ROWS] = [
+    answer::<0> as *const (),
+    answer::<1> as *const (),
+    answer::<2> as *const (),
+    answer::<3> as *const (),
+    answer::<4> as *const (),
 ];
 
-const ROWS: [usize; 5] = [
+const ROWS: [usize; LAST_ERROR_ROWS] = [
     table::HIP + hip::Number::hipGetLastError as usize,
     table::HIP + hip::Number::hipPeekAtLastError as usize,
     table::HIP + hip::Number::hipExtGetLastError as usize,
@@ -28,16 +29,27 @@ const ROWS: [usize; 5] = [
     table::CUDA_RUNTIME + cuda_runtime::Number::cudaPeekAtLastError as usize,
 ];
 
-/// What stands for a look at the last error, where the row is one.
-pub(super) fn answer_of(api: u16) -> Option<*const ()> {
-    ANSWERS.iter().find(|(row, _)| *row == usize::from(api)).map(|(_, answer)| *answer)
+/// What stands for a look at the last error that came from `caller` and was to go to `real`, where the row is one.
+pub(super) fn instead(api: u16, caller: usize, real: *const ()) -> Option<*const ()> {
+    let place = place_of(api)?;
+    let function = if faults::is_on() { faults::instead(api, caller, real) } else { None };
+    let state = thread::current();
+    let mut functions = state.last_error.get();
+    functions[place] = function.unwrap_or(real);
+    state.last_error.set(functions);
+    state.caller.set(caller);
+    Some(ANSWERS[place])
+}
+
+fn place_of(api: u16) -> Option<usize> {
+    ROWS.iter().position(|row| *row == usize::from(api))
 }
 
 extern "C-unwind" fn answer<const PLACE: usize>() -> i32 {
     let api = const { ROWS[PLACE] as u16 };
     let caller = thread::current().caller.get();
-    let real = link::real(api, caller);
-    let function = if faults::is_on() { faults::instead(api, caller, real).unwrap_or(real) } else { real };
+    // Of two copies of a runtime, the stub knew which one was called.
+    let function = thread::current().last_error.get()[PLACE];
     // SAFETY: the vendor's function that was called, or what answers in its place: without arguments, and with a status.
     let status = unsafe { std::mem::transmute::<*const (), extern "C-unwind" fn() -> i32>(function)() };
     guard::cold((), || {
@@ -68,7 +80,7 @@ mod tests {
     fn every_look_at_the_last_error_has_an_answer_and_nothing_else() {
         for (api, row) in (0..).zip(table::rows()) {
             let asks = row.event == Event::ErrorQuery && row.meaning.does != Does::NamesError;
-            assert_eq!(answer_of(api).is_some(), asks, "{}", row.name);
+            assert_eq!(place_of(api).is_some(), asks, "{}", row.name);
         }
     }
 }

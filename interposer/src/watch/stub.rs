@@ -87,9 +87,8 @@ unsafe extern "C" fn seen(api: u32, caller: usize, arguments: *const Arguments, 
     // SAFETY: the stub's own stack frame.
     let arguments = unsafe { &*arguments };
     if failure::is_watched()
-        && let Some(answer) = last_error::answer_of(api)
+        && let Some(answer) = last_error::instead(api, caller, real)
     {
-        thread::current().caller.set(caller);
         return answer;
     }
     let target = row.meaning.does.waits().then(|| target_of(row, arguments));
