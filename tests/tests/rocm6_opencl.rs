@@ -63,7 +63,7 @@ fn what_a_program_makes_of_opencls_error_is_followed() {
     }
 }
 
-/// An error that is none of memory is no failure for want of it.
+/// An error about something else than memory is not an out-of-memory failure.
 #[test]
 fn what_opencl_refuses_for_another_reason_is_not_told() {
     let Some(run) = refused("too-large") else { return };

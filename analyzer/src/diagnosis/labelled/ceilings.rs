@@ -69,7 +69,7 @@ pub(super) const TRACES: &[Labelled] = &[
         id: "single-alloc-cap",
         says: Says::First(Proven),
         also: &[],
-        story: "GPU_MAX_HEAP_SIZE=50 leaves HIP 12 of 24 GiB: 14 in one block are refused with 20 free, and 12 could be had",
+        story: "GPU_MAX_HEAP_SIZE=50 leaves HIP 12 of 24 GiB: 14 in one block are refused with 20 free, and a block of 12 is given",
         scene: || above_heap(12 * GIB),
     },
     Labelled {

@@ -117,13 +117,17 @@ fn address_space_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
     check.decides(left < request, text, text);
     check.at_most(Confidence::Probable);
     check.would_settle("the same run without the limit (ulimit -v unlimited)");
+    // Ruled out is only what a call below, or the probe, could have shown.
     let by_kernel = failure.oom.refused_by == RefusedBy::Layer(Some(Layer::Kernel));
-    check.unless(by_kernel, || "the kernel's driver refused it, whatever the process may map".to_owned());
-    let probed = failure.oom.read.largest_allocatable_bytes.unwrap_or(0);
-    check.unless(probed > left, || match probed > left {
-        true => format!("a block of {} could be allocated right after it", size(probed)),
-        false => "a block larger than what was left could be allocated right after it".to_owned(),
-    });
+    if by_kernel || failure.oom.saw_below {
+        check.unless(by_kernel, || "the kernel's driver refused it, whatever the process may map".to_owned());
+    }
+    if let Some(probed) = failure.oom.read.largest_allocatable_bytes {
+        check.unless(probed > left, || match probed > left {
+            true => format!("a block of {} could be allocated right after it", size(probed)),
+            false => "a block larger than what was left could be allocated right after it".to_owned(),
+        });
+    }
 }
 
 /// VMM handles used up the descriptors of the process.
