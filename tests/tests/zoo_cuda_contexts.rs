@@ -67,3 +67,25 @@ fn pools_physical_memory_and_other_contexts_outlive_a_context() {
     assert_eq!(before[&Some(1)], after[&Some(1)]);
     assert!(before.contains_key(&None) && !after.contains_key(&None), "pinned and registered memory goes, too");
 }
+
+/// Behind a reset nobody asks the runtime until the program has allocated again: to ask would make a context that it does not want.
+#[test]
+fn a_device_that_was_reset_is_left_alone() {
+    let client = Client::new(program_with("cuda_reset.c", Library::Cuda)).env("GPUOOM_SAMPLE", "1ms");
+    let run = client.run_recorded();
+    assert_eq!(run.exit_code(), 0, "{}", run.stderr);
+    let (mut reset_at, mut asked) = (None, [0, 0]);
+    for event in run.only_trace().events() {
+        match event.api() {
+            "cudaDeviceReset" => reset_at = Some(event.at_ns()),
+            "cudaMalloc" => reset_at = None,
+            _ if event.reading("runtime_free_bytes").is_some() => {
+                // A reading stands where it ended, with the time when it began.
+                asked[usize::from(reset_at.is_some_and(|at| at < event.at_ns()))] += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(asked[1], 0, "asked {} times while something was allocated", asked[0]);
+    assert!(asked[0] > 0);
+}

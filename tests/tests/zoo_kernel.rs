@@ -289,3 +289,17 @@ fn threads_that_pass_handles_on_are_kept_in_order() {
     assert_eq!(report.number("/devices/0/end/live_allocations"), 0);
     assert_eq!(report.number("/devices/0/allocations") + report.number("/host/allocations"), 8 * 400);
 }
+
+/// Nothing is missing behind the end of the first thread, and a trace that begins only then has its name.
+#[test]
+fn a_process_whose_first_thread_has_ended_is_recorded_on() {
+    for begins_before in [true, false] {
+        let (_kernel, client) = kfd("kfd_first_thread_ends.c", 1);
+        let client = if begins_before { client.arg("before") } else { client };
+        let run = client.run_both();
+        let events = assert_kernel_agrees(&run);
+        let given = events.iter().filter(|event| event.is_allocation() && !event.failed()).count();
+        assert_eq!(given, 5 + usize::from(begins_before), "{events:?}");
+        assert_eq!(run.only_trace().report().count("/ooms"), 1);
+    }
+}

@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 
 use names::Agreed;
 
-use crate::passes::profile::{Figure, Figures, KnownBy, Place, PlaceProfile, Profile, Run, SiteProfile};
+use crate::passes::profile::{Figure, Figures, InUse, KnownBy, Place, PlaceProfile, Profile, Run, SiteProfile};
 use crate::passes::tensors::PYTORCH;
 pub use tensors::TensorDifference;
 pub use threshold::Threshold;
@@ -82,6 +82,9 @@ pub struct PlaceDifference {
     pub is_notable: bool,
     /// The same by kind of memory.
     pub kinds: Vec<KindDifference>,
+    /// The most that was in use by readings of the base run and the new one, whoever used it; null where one of them has none, or they
+    /// are of different sources.
+    pub most_in_use: Option<[InUse; 2]>,
     /// What an allocator above the runtime gave out and held there; null where neither trace has any blocks.
     pub tensors: Option<TensorDifference>,
 }
@@ -238,12 +241,15 @@ fn places(base: &Profile, new: &Profile, sites: &[SiteDifference], threshold: &T
         let presence = presence(base.is_some(), new.is_some());
         let pair = Pair { base: figures(&base), new: figures(&new) };
         let tensors = tensors::of_place(base_run, new_run, place, threshold);
+        let in_use = |profile: &Option<PlaceProfile>| profile.as_ref().and_then(|known| known.most_in_use);
+        let most_in_use = in_use(&base).zip(in_use(&new)).map(<[InUse; 2]>::from);
         let of_tensors = tensors.as_ref().is_some_and(|known| known.is_notable);
         PlaceDifference {
             place,
             presence,
             is_notable: presence != Presence::Both || threshold.is_passed_by(&pair) || of_tensors,
             pair,
+            most_in_use: most_in_use.filter(|[base, new]| (base.by, base.of_process) == (new.by, new.of_process)),
             tensors,
             name: new.and_then(|known| known.name).or(base.and_then(|known| known.name)),
             kinds: kinds(sites.iter().filter(|site| site.place == place), threshold),

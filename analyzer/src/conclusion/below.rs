@@ -2,6 +2,7 @@
 
 use crate::passes::below::RefusedBelow;
 use crate::passes::oom::Status;
+use crate::passes::unreached::UnreachedMemory;
 use crate::words::{clean, gpu, grouped, moment, size};
 
 /// Refusals inside calls that ask for no memory: whether that is why anything else went wrong, nobody told.
@@ -19,7 +20,9 @@ pub(super) fn sentence(below: &RefusedBelow) -> String {
     };
     let all = match below.count {
         1 => String::new(),
-        count => format!(" ({} such calls, this is the first)", grouped(count)),
+        count => {
+            format!(" (the first of {} calls, of whatever function, that had memory refused inside)", grouped(count))
+        }
     };
     format!(
         "At {} {} refused {asked}{what_for}{where_at} ({}, {}) inside {}, {ended}{all}. What the program made of that is \
@@ -29,6 +32,21 @@ pub(super) fn sentence(below: &RefusedBelow) -> String {
         clean(&below.api),
         name(&below.status),
         clean(&below.inside),
+    )
+}
+
+/// Calls that were to make memory reachable and failed.
+pub(super) fn unreached(unreached: &UnreachedMemory) -> String {
+    let status = unreached.status.name.map_or_else(|| format!("status {}", unreached.status.code), str::to_owned);
+    let what_for = if unreached.is_import { "to open memory of another process or interface" } else { "to map memory" };
+    let all = match unreached.count {
+        1 => String::new(),
+        count => format!(" ({} such calls, this is the first)", grouped(count)),
+    };
+    format!(
+        "At {} {} failed ({status}), which was {what_for}{all}. What the program made of that is not known.",
+        moment(unreached.at_ns),
+        clean(&unreached.api),
     )
 }
 

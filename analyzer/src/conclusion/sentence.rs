@@ -30,6 +30,7 @@ pub(super) fn all(facts: &Facts, happened: Happened, explained: Explained<'_>) -
     }
     sentences.extend(vendor(facts));
     sentences.extend(facts.refused_below.as_ref().map(below::sentence));
+    sentences.extend(facts.unreached.as_ref().map(below::unreached));
     sentences.extend(damage(facts));
     sentences
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuoom_trace::metadata::Quantity;
 use gpuoom_trace::reader::TraceFile;
-use gpuoom_trace::record::{Kind, NO_DEVICE};
+use gpuoom_trace::record::{Kind, Layer, NO_DEVICE};
 
 use crate::evidence::Evidence;
 use crate::evidence::kernel_log::KernelEvent;
@@ -22,7 +22,7 @@ use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
 use crate::replay::Replay;
-use crate::replay::failures::Oom;
+use crate::replay::failures::{Inside, Oom};
 use crate::replay::readings::Series;
 use crate::replay::tracks::around::Around;
 use crate::software::Platform;
@@ -233,6 +233,14 @@ impl<'a> Failure<'a> {
     /// Whether pinned or registered host memory was asked for.
     pub fn is_of_host(&self) -> bool {
         matches!(self.oom.kind, Kind::HostPinned | Kind::Registered)
+    }
+
+    /// Whether the kernel's driver refused host memory for what is no memory of the card, such as managed memory and queues.
+    pub fn is_of_host_below(&self) -> bool {
+        let is_host = |inside: &Inside| {
+            inside.layer == Layer::Kernel && matches!(inside.kind, Kind::HostPinned | Kind::Registered)
+        };
+        (self.oom.kind == Kind::Managed || self.oom.unknown_size) && self.oom.inside.as_ref().is_some_and(is_host)
     }
 
     /// Whether a buffer of the DRM was asked for on the card: the kernel may put it into GTT as well.

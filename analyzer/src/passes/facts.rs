@@ -31,6 +31,7 @@ use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
 use crate::passes::tensor_growth::{self, TensorGrowth, Until};
 use crate::passes::time::rfc3339;
+use crate::passes::unreached::{self, UnreachedMemory};
 use crate::passes::which_card::WhichCard;
 use crate::passes::{buffers, tensors};
 use crate::replay::account::{Account, Calls};
@@ -177,6 +178,9 @@ pub struct Facts {
     pub vendor_ooms: u64,
     /// Calls that asked for no memory themselves and failed, with a refusal inside; `None` where there were none.
     pub refused_below: Option<RefusedBelow>,
+    /// Calls that were to make memory reachable and failed; left out where there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreached: Option<UnreachedMemory>,
     /// Who holds the memory: each device at its telling failure, its peak and the end.
     pub ledger: Vec<DeviceLedger>,
     /// Who holds pinned and registered host memory, at its telling failure, its peak and the end.
@@ -285,6 +289,7 @@ impl Facts {
             oom_count: replay.failures.count,
             vendor_ooms: replay.lower.failures,
             refused_below: below::describe(replay),
+            unreached: unreached::describe(replay),
             ledger,
             host_ledger: ledger::of_host(replay, &libraries, &stacks),
             growth: describe_growth(replay, &evidence.thresholds, &stacks),

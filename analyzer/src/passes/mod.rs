@@ -38,6 +38,7 @@ pub mod tensor_growth;
 pub mod tensors;
 pub mod time;
 pub mod trend;
+pub mod unreached;
 pub mod which_card;
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 mod after;
 pub mod error;
+mod held_up;
 mod purpose;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use gpuoom_trace::metadata::{ProcessFacts, probe_skipped};
 use gpuoom_trace::outcome::{Because, Outcome, UNKNOWN_BYTES};
@@ -25,6 +27,7 @@ use crate::replay::{End, Replay};
 use crate::symbols::{Frame, Stack, Stacks};
 use after::{OtherMemory, Sign};
 use error::AttemptReport;
+use held_up::Readings;
 
 /// Failures whose whole stacks are listed.
 const MOST_STACKS: u64 = 1000;
@@ -260,6 +263,9 @@ pub struct OomReport {
     pub probed_before: Option<(u64, u64)>,
     /// How long the recorder held the thread up after the call, for its readings: the program had no part in that.
     pub held_up_ns: u64,
+    /// The readings at all failures of the thread.
+    #[serde(skip)]
+    readings_of_thread: Arc<Readings>,
     /// What the program itself held on that device (or on the host) then.
     pub held_bytes: u64,
     /// What other threads had begun to give back there, and may not have been given back yet. Left out where that is nothing.
@@ -283,15 +289,6 @@ pub struct OomReport {
     pub stack_is_inferred: bool,
     /// Whether Python frames are missing at the outer end.
     pub python_is_cut: bool,
-}
-
-impl OomReport {
-    /// How much later something was, without the time that the recorder took.
-    pub fn later_ns(&self, at_ns: u64) -> u64 {
-        // An allocator tells of its error when its attempts have been looked at.
-        let held_up_ns = if self.attempts.is_empty() { self.held_up_ns } else { 0 };
-        at_ns.saturating_sub(self.at_ns).saturating_sub(held_up_ns)
-    }
 }
 
 fn is_nothing(bytes: &u64) -> bool {
@@ -343,6 +340,7 @@ pub fn describe_all(metadata: &Metadata, replay: &Replay, stacks: &Stacks<'_>) -
             probed.insert(report.device);
         }
     }
+    held_up::share(&mut all);
     all
 }
 
@@ -470,6 +468,7 @@ fn describe(replay: &Replay, stacks: &Stacks<'_>, number: u64, oom: &Oom) -> Oom
         not_probed_because: not_probed(read),
         probed_before: oom.probed_before.map(|(at, bytes)| (replay.clock.at_ns(at), bytes)),
         held_up_ns: oom.held_up_ns,
+        readings_of_thread: Arc::default(),
         held_bytes: saturate(oom.held.requested_bytes),
         held_managed_bytes: saturate(oom.held_managed_bytes),
         managed_in_ram_bytes: None,

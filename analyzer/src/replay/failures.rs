@@ -99,7 +99,8 @@ impl Failures {
                 let (call, api, status, requested_bytes) = (record.call, record.api, record.status, record.requested);
                 let is_told = layer == Layer::Hsa || family == Family::Kfd;
                 let device = record.device().filter(|_| is_told);
-                calls.push(Inside { call, layer, api, status, requested_bytes, device });
+                let kind = record.kind();
+                calls.push(Inside { call, layer, api, kind, status, requested_bytes, device });
             }
         }
     }

@@ -11,6 +11,7 @@ use super::lower::Place;
 use super::pins::Pins;
 use super::tracks::saturate;
 use super::undo::Undo;
+use super::unreached::Unreached;
 use super::vmm::Unmapped;
 use super::{PoolPlace, Replay};
 
@@ -334,6 +335,11 @@ impl Replay {
             return self.correct(record);
         }
         let failed = is_map && record.status != 0;
+        let api = self.apis.get(record.api);
+        let is_programs = own && record.kind() == Kind::Physical && api.family == Family::Pointers;
+        if failed && is_programs && !api.is_out_of_memory(record.status) {
+            Unreached::note(&mut self.unreached, record);
+        }
         if failed && !record.is_outermost() {
             self.failures.note_nested(record, self.apis.get(record.api));
             self.below.refused(record, self.apis.get(record.api));
@@ -404,6 +410,10 @@ impl Replay {
             if record.kind() == Kind::Reserved {
                 let reserved = self.accounts.devices().map(|(_, account)| account.reserved_bytes).sum();
                 self.reservations.refuse(record, saturate(reserved));
+            }
+            let is_import = record.event() == Some(Event::Import);
+            if is_import && !self.apis.get(record.api).is_out_of_memory(record.status) {
+                Unreached::note(&mut self.unreached, record);
             }
             return self.set_up(record);
         }

@@ -39,6 +39,7 @@ pub mod timeline;
 mod told;
 pub mod tracks;
 mod undo;
+pub mod unreached;
 mod vain;
 pub mod vmm;
 
@@ -69,6 +70,7 @@ use sites::Sites;
 use spread::Spread;
 use timeline::Timeline;
 use tracks::{Tracks, saturate};
+use unreached::Unreached;
 use vmm::Vmm;
 
 /// Blocks that are looked at to count who held what at failures. A trace with very many failures over very many blocks
@@ -186,6 +188,8 @@ pub struct Replay {
     pub readings: Readings,
     /// Reservations of addresses that were refused.
     pub reservations: Reservations,
+    /// Calls that were to make memory reachable, and failed.
+    pub unreached: Option<Unreached>,
     /// The process that had begun to record in the memory that this one was forked with. `None` also where the recorder did not say so
     /// yet (before 1.7).
     pub forked_from: Option<u32>,
@@ -262,6 +266,7 @@ impl Replay {
             below: Below::default(),
             readings: Readings::default(),
             reservations: Reservations::default(),
+            unreached: None,
             forked_from: None,
             end: End::of_header(&trace.header),
             latency_ticks: Spread::default(),

@@ -143,6 +143,7 @@ impl Replay {
             held_managed_granules: managed.granules,
             held_managed_blocks: managed.blocks,
             held_host_bytes: self.accounts.host.held.requested_bytes,
+            kernel_host_bytes: self.lower.kernel_host_bytes(),
             most,
             most_host_bytes: self.accounts.host.most.held_bytes,
             census,

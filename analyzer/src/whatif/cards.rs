@@ -4,7 +4,7 @@ use gpuoom_trace::outcome::Because;
 use gpuoom_trace::record::{Kind, injected};
 use serde::Serialize;
 
-use super::overhead::{Overhead, Recorded};
+use super::overhead::{Origin, Overhead, Recorded};
 use super::world::{Lifetime, World};
 use crate::replay::block::{Block, Side};
 use crate::replay::failures::{Oom, RefusedBy};
@@ -50,8 +50,10 @@ pub struct Need {
     pub peak_padded_bytes: u64,
     /// The smallest card on which no recorded request would have failed, if what was refused had been given back at once.
     pub fits_in_least_bytes: u64,
-    /// The same, if it had been held to the end.
+    /// The same, if it had been held to the end. Not known where [`Need::unexplained_failures`] are left out.
     pub fits_in_most_bytes: u64,
+    /// Failures that the model has room for on the recorded card, which refused them: what a card must have for them is not known.
+    pub unexplained_failures: u64,
 }
 
 /// What becomes of a recorded failure.
@@ -80,6 +82,8 @@ pub enum Unclear {
     Injected,
     /// More was free than it asked for.
     EnoughWasFree,
+    /// The model has room for it on the recorded card, which refused it.
+    NotExplained,
     /// An allocator above the runtime raised it and asked nobody: it has a limit of its own, which may be a share of the card.
     OwnLimit,
 }
@@ -210,6 +214,8 @@ pub struct Refused {
     wanted_bytes: u64,
     kind: Kind,
     asked_again: bool,
+    /// The virtual card refused it, and no real one.
+    by_virtual_card: bool,
     unclear: Option<Unclear>,
 }
 
@@ -223,6 +229,7 @@ impl Refused {
             wanted_bytes: wanted_bytes(oom),
             kind: oom.kind,
             asked_again: oom.because == Because::RetrySucceeded,
+            by_virtual_card: oom.injected.is_some_and(|injected| injected.reason == injected::CAPACITY),
             unclear: unclear(oom, thresholds),
         }
     }
@@ -356,8 +363,9 @@ impl CardModel {
         self.pair.most.goes(block);
     }
 
-    fn failed(&mut self, refused: &Refused, change: impl FnOnce() -> Change) {
-        let Refused { number, at_ns, requested_bytes, wanted_bytes, kind, asked_again, unclear } = *refused;
+    /// A recorded failure. Answers whether the model has room for what the recorded card refused.
+    fn failed(&mut self, refused: &Refused, change: impl FnOnce() -> Change) -> bool {
+        let Refused { number, at_ns, requested_bytes, wanted_bytes, kind, asked_again, unclear, .. } = *refused;
         let worlds = [(&mut self.pair.least, requested_bytes), (&mut self.pair.most, wanted_bytes)];
         let refused = unclear.is_none().then(|| worlds.map(|(world, bytes)| world.failed(bytes, kind, asked_again)));
         let fate = match refused {
@@ -378,6 +386,7 @@ impl CardModel {
         if self.card.failures.len() < MAX_FAILURES {
             self.card.failures.push(Failure { number, at_ns, requested_bytes, fate, unclear, conditional });
         }
+        self.card.is_recorded && fate == Fate::Gone
     }
 
     fn finish(mut self, uses_managed: bool) -> Card {
@@ -403,6 +412,7 @@ struct NeedModel {
     /// The recorded successes only.
     recorded: World,
     pair: Pair,
+    unexplained_failures: u64,
 }
 
 /// All models of a device.
@@ -429,6 +439,7 @@ impl DeviceModel {
             granularity: *granularity,
             recorded: World::new(u64::MAX, granularity.bytes, Lifetime::None),
             pair: Pair::new((u64::MAX, u64::MAX), granularity.bytes),
+            unexplained_failures: 0,
         });
         DeviceModel { needs: needs.collect(), cards, answer, managed_bytes: 0, held_bytes: 0, recorded }
     }
@@ -483,13 +494,31 @@ impl DeviceModel {
         self.answer.absurd_failures += u64::from(is_absurd);
         self.answer.failures_in_pieces += u64::from(refused.wanted_bytes > refused.requested_bytes);
         self.answer.own_limit_failures += u64::from(refused.unclear == Some(Unclear::OwnLimit));
-        if refused.unclear.is_none() && !is_absurd {
-            for need in &mut self.needs {
-                need.pair.least.failed(refused.requested_bytes, refused.kind, refused.asked_again);
-                need.pair.most.failed(refused.wanted_bytes, refused.kind, refused.asked_again);
+        // The recorded card's own models first: what one does not explain, it says nothing of on another card. Where somebody says what
+        // is in use beside the blocks, it is a question about another world.
+        let is_check = self.answer.overhead.origin != Origin::Given
+            && refused.by_virtual_card == self.answer.virtual_bytes.is_some();
+        let mut unexplained = Vec::new();
+        for card in self.cards.iter_mut().filter(|card| card.card.is_recorded) {
+            if card.failed(refused, &change) && is_check {
+                unexplained.push(card.card.granularity);
             }
         }
-        self.cards.iter_mut().for_each(|card| card.failed(refused, &change));
+        let of_model = |granularity: Granularity| match unexplained.contains(&granularity) {
+            true => Refused { unclear: Some(Unclear::NotExplained), ..*refused },
+            false => *refused,
+        };
+        for card in self.cards.iter_mut().filter(|card| !card.card.is_recorded) {
+            card.failed(&of_model(card.card.granularity), &change);
+        }
+        for need in self.needs.iter_mut().filter(|_| refused.unclear.is_none() && !is_absurd) {
+            if of_model(need.granularity).unclear.is_some() {
+                need.unexplained_failures += 1;
+                continue;
+            }
+            need.pair.least.failed(refused.requested_bytes, refused.kind, refused.asked_again);
+            need.pair.most.failed(refused.wanted_bytes, refused.kind, refused.asked_again);
+        }
     }
 
     /// The answer, after the last record.
@@ -501,12 +530,18 @@ impl DeviceModel {
         let fits_in_most =
             |world: &World| world.peak_bytes.saturating_add(most).max(world.peak_with_kept_bytes.saturating_add(least));
         let narrow = |bytes: u128| u64::try_from(bytes).unwrap_or(u64::MAX);
-        let needs = self.needs.iter().map(|need| Need {
-            granularity: need.granularity,
-            peak_requested_bytes: narrow(need.recorded.peak_asked_bytes),
-            peak_padded_bytes: narrow(need.recorded.peak_bytes),
-            fits_in_least_bytes: narrow(need.pair.least.peak_bytes.saturating_add(least)),
-            fits_in_most_bytes: narrow(fits_in_most(&need.pair.most)),
+        // The recorded card refused what the model has room for: no smaller one is enough.
+        let refused_by = self.answer.total_bytes.filter(|_| self.answer.virtual_bytes.is_none()).unwrap_or(0);
+        let needs = self.needs.iter().map(|need| {
+            let floor = if need.unexplained_failures > 0 { refused_by } else { 0 };
+            Need {
+                granularity: need.granularity,
+                peak_requested_bytes: narrow(need.recorded.peak_asked_bytes),
+                peak_padded_bytes: narrow(need.recorded.peak_bytes),
+                fits_in_least_bytes: narrow(need.pair.least.peak_bytes.saturating_add(least)).max(floor),
+                fits_in_most_bytes: narrow(fits_in_most(&need.pair.most)).max(floor),
+                unexplained_failures: need.unexplained_failures,
+            }
         });
         self.answer.needs = if self.answer.own_limit_failures == 0 { needs.collect() } else { Vec::new() };
         let uses_managed = self.answer.managed_bytes > 0;

@@ -1,6 +1,6 @@
 //! Reads memory of the program that may not be there: pointers that nobody has checked yet.
 
-use super::guard;
+use super::{guard, thread};
 
 /// Reads a word.
 pub(crate) fn word(address: u64) -> Option<u64> {
@@ -34,10 +34,16 @@ pub(crate) fn read(address: u64, out: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: out.len() };
     // SAFETY: one local buffer of that length; the remote side is checked by the kernel.
-    let got = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    let got = unsafe { libc::process_vm_readv(own_id(), &local, 1, &remote, 1, 0) };
     let refused = got < 0 && matches!(guard::errno(), libc::EPERM | libc::ENOSYS);
     guard::set_errno(errno);
     if refused { read_tested(address, out) } else { usize::try_from(got) == Ok(out.len()) }
+}
+
+/// Who the kernel copies from: the calling thread and not the process, which has no memory to show once its first thread
+/// has ended by `pthread_exit`, while the others go on.
+fn own_id() -> libc::pid_t {
+    thread::kernel_thread_id() as libc::pid_t
 }
 
 /// Whether each page from `low` (the beginning of one) up to `end` can be read.
@@ -54,8 +60,7 @@ pub(crate) fn are_readable(low: u64, end: u64) -> bool {
             |index: usize| libc::iovec { iov_base: (next + index as u64 * 4096) as *mut libc::c_void, iov_len: 1 };
         let pages: [libc::iovec; AT_ONCE] = std::array::from_fn(page);
         // SAFETY: one local buffer of that length; the remote side is checked by the kernel.
-        let got =
-            unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, pages.as_ptr(), count as libc::c_ulong, 0) };
+        let got = unsafe { libc::process_vm_readv(own_id(), &local, 1, pages.as_ptr(), count as libc::c_ulong, 0) };
         readable = match usize::try_from(got) {
             Ok(got) => got == count,
             Err(_) if matches!(guard::errno(), libc::EPERM | libc::ENOSYS) => {

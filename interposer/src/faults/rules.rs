@@ -112,7 +112,7 @@ fn lies_at(site: &Site, caller: usize) -> bool {
         return false;
     }
     // The program itself has no path; and a library may be known by a link, while a trace names the file.
-    let path = if object.path.is_empty() { "/proc/self/exe" } else { &object.path };
+    let path = if object.path.is_empty() { "/proc/thread-self/exe" } else { &object.path };
     let real = std::fs::canonicalize(path).unwrap_or_default();
     let named = |path: &std::path::Path| path.file_name().is_some_and(|name| name.to_string_lossy() == site.file);
     named(&real) || named(std::path::Path::new(path))

@@ -1,14 +1,15 @@
 //! How a call is recorded around the real one: before it or after it, and what a failure makes of it.
 
+use gpuoom_trace::meaning::Ends;
 use gpuoom_trace::outcome::UNKNOWN_BYTES;
 use gpuoom_trace::record::{Event, Kind, Record, flag};
 
 use super::scopes;
-use crate::base::thread;
+use crate::base::{guard, thread};
 use crate::call::{Described, Frame, probed};
 use crate::devices::contexts::say_context;
 use crate::faults::{Reason, Verdict};
-use crate::{faults, link, readings, watch};
+use crate::{faults, link, readings, table, watch};
 
 /// A call in one of the functions below.
 pub(super) struct Call {
@@ -152,6 +153,21 @@ pub(super) fn release(call: Call, describe: impl Fn(bool) -> Described, real: im
         watch::waits::deferred();
     }
     frame.leave();
+    status
+}
+
+/// Calls that end all that a device or a context holds. The recorder's thread stays out of the vendor's code meanwhile.
+#[inline(always)]
+pub(super) fn ending(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
+    let Some(frame) = call.frame.filter(Frame::is_programs_own) else { return release(call, describe, real) };
+    let _pause = guard::cold(None, || Some(readings::Pause::begin()));
+    let device = describe(true).device.unwrap_or(frame.thread_device());
+    let ends = table::row(call.api).meaning.ends;
+    let status = release(call, describe, real);
+    // Where only the last of several references ends it, or another context than the runtime's, the runtime's own stays.
+    if status == 0 && matches!(ends, Ends::Primary | Ends::CudaDevice) {
+        readings::was_reset(device);
+    }
     status
 }
 

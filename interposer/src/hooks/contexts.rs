@@ -2,7 +2,7 @@
 
 use gpuoom_trace::record::NO_DEVICE;
 
-use super::around::{Call, creation, release, selection};
+use super::around::{Call, creation, ending, selection};
 use super::describe::{Out, Pointer, block, device_number, given};
 use crate::base::thread;
 use crate::call::Described;
@@ -57,7 +57,7 @@ pub(super) fn context_destroyed(call: Call, describe: impl Fn(bool) -> Described
     let was_current = call_is_ours && contexts::is_current(context);
     let (device, place) = (contexts::device_of(context), contexts::place_of(context));
     contexts::forget(context);
-    let status = release(call, describe, real);
+    let status = ending(call, describe, real);
     match device {
         // The place that threads have on their stacks, if nobody took it meanwhile.
         Some(device) if status != 0 => contexts::put_back(context, device, place),

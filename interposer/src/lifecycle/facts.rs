@@ -70,11 +70,11 @@ pub(crate) fn collect(pid: u32) -> ProcessFacts {
 }
 
 fn executable() -> String {
-    std::fs::read_link("/proc/self/exe").map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
+    std::fs::read_link("/proc/thread-self/exe").map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn command_line() -> Vec<String> {
-    let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let bytes = std::fs::read("/proc/thread-self/cmdline").unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     text.split_terminator('\0').map(str::to_owned).collect()
 }

@@ -178,7 +178,7 @@ fn file_name(path: &str) -> &str {
 
 /// Links resolved, because the file that a link leads to carries the version (`libamdhip64.so.6.4.60403`).
 fn real_path(path: &str) -> String {
-    let path = if path.is_empty() { "/proc/self/exe" } else { path };
+    let path = if path.is_empty() { "/proc/thread-self/exe" } else { path };
     std::fs::canonicalize(path).map_or_else(|_| path.to_owned(), |real| real.to_string_lossy().into_owned())
 }
 

@@ -3,7 +3,7 @@
 //! It shares the program's descriptors, because the runtime reaches the driver through them, and opens none itself. A call
 //! that hangs (a free that waits for the GPU) hangs this thread alone: whoever asked goes on without an answer.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -21,6 +21,13 @@ const PATIENCE: Duration = Duration::from_millis(2500);
 static CLOSED: AtomicBool = AtomicBool::new(false);
 /// A vendor call is under way.
 static INSIDE: AtomicBool = AtomicBool::new(false);
+/// Calls of the program under way that end what a device or a context holds. Nobody else may use the device meanwhile (CUDA runtime API,
+/// `cudaDeviceReset`): no vendor call of ours may begin.
+static PAUSES: AtomicU32 = AtomicU32::new(0);
+/// How often somebody looks, 100 µs apart, whether the thread has left the vendor's code.
+const LOOKS: u32 = 2000;
+/// The same, whether the program's reset is over.
+const LOOKS_AT_PAUSE: u32 = 10_000;
 
 /// A device as one copy of a runtime counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +133,8 @@ fn answer(device: Device, question: Question) -> Answer {
         };
     };
     match question {
+        // The reset came while this question waited for its end.
+        _ if super::is_reset(device.index) => Answer::Nothing,
         Question::Facts => Answer::Facts(runtime.facts(device.index)),
         Question::Memory => {
             let mut readings = Vec::new();
@@ -147,7 +156,11 @@ fn answer(device: Device, question: Question) -> Answer {
 /// Called at the end of the process: waits, with a bound, until the thread is out of the vendor's code.
 pub(crate) fn close_runtime() {
     CLOSED.store(true, Ordering::SeqCst);
-    for _ in 0..2000 {
+    wait_until_outside();
+}
+
+fn wait_until_outside() {
+    for _ in 0..LOOKS {
         if !INSIDE.load(Ordering::SeqCst) {
             return;
         }
@@ -155,24 +168,70 @@ pub(crate) fn close_runtime() {
     }
 }
 
+/// Keeps the recorder's thread out of the vendor's code while the program ends what a device or a context holds.
+pub(crate) struct Pause(());
+
+impl Pause {
+    /// Waits, with a bound, until the thread is out.
+    pub(crate) fn begin() -> Self {
+        PAUSES.fetch_add(1, Ordering::SeqCst);
+        wait_until_outside();
+        Pause(())
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        PAUSES.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// A forked child begins with nobody inside the runtime.
 pub(super) fn forget_parent() {
     CLOSED.store(false, Ordering::SeqCst);
     INSIDE.store(false, Ordering::SeqCst);
+    PAUSES.store(0, Ordering::SeqCst);
 }
 
-/// Runs a vendor call, unless the process is ending.
+/// Runs a vendor call, unless the process is ending, or a reset of the program's does not.
 fn in_runtime<T>(call: impl FnOnce() -> T) -> Option<T> {
-    // SeqCst on both flags: either `close_runtime` sees that we are inside, or we see that it is closed.
-    INSIDE.store(true, Ordering::SeqCst);
-    let result = (!CLOSED.load(Ordering::SeqCst)).then(call);
+    let result = may_enter().then(call);
     INSIDE.store(false, Ordering::SeqCst);
     result
+}
+
+fn may_enter() -> bool {
+    for _ in 0..LOOKS_AT_PAUSE {
+        // SeqCst on all flags: either `close_runtime` and a pause see that we are inside, or we see them.
+        INSIDE.store(true, Ordering::SeqCst);
+        if CLOSED.load(Ordering::SeqCst) {
+            return false;
+        }
+        if PAUSES.load(Ordering::SeqCst) == 0 {
+            return true;
+        }
+        INSIDE.store(false, Ordering::SeqCst);
+        guard::sleep_micros(100);
+    }
+    false
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_asked_while_the_program_resets() {
+        static IS_OVER: AtomicBool = AtomicBool::new(false);
+        let pause = Pause::begin();
+        let asks = std::thread::spawn(|| in_runtime(|| IS_OVER.load(Ordering::SeqCst)));
+        IS_OVER.store(true, Ordering::SeqCst);
+        drop(pause);
+        assert_eq!(asks.join().unwrap(), Some(true));
+        let paused = Pause::begin();
+        assert!(!INSIDE.load(Ordering::SeqCst));
+        drop(paused);
+    }
 
     #[test]
     fn an_answer_that_does_not_come_is_not_waited_for_twice() {

@@ -20,13 +20,13 @@ pub(super) fn read(config: &Config, all: bool, readings: &mut Vec<Reading>) {
     let (used, limit) = cgroup(config);
     push(Quantity::CgroupUsed, used);
     push(Quantity::CgroupLimit, limit);
-    push(Quantity::OpenDescriptors, fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64));
+    push(Quantity::OpenDescriptors, fs::read_dir("/proc/thread-self/fd").ok().map(|entries| entries.count() as u64));
     push(Quantity::DescriptorLimit, limit_of(libc::RLIMIT_NOFILE));
     let memory = host_memory(config);
     push(Quantity::HostTotal, meminfo(&memory, "MemTotal:"));
     push(Quantity::HostAvailable, meminfo(&memory, "MemAvailable:"));
     if all {
-        let maps = fs::read("/proc/self/maps").ok();
+        let maps = fs::read("/proc/thread-self/maps").ok();
         push(Quantity::MemoryMaps, maps.map(|text| lines(&text)));
         push(Quantity::MemoryMapLimit, number(Path::new("/proc/sys/vm/max_map_count")));
         if let Some(limit) = limit_of(libc::RLIMIT_AS).filter(|limit| *limit != libc::RLIM_INFINITY) {
@@ -48,9 +48,9 @@ fn lines(text: &[u8]) -> u64 {
     text.chunks(255).map(|stretch| u64::from(count(stretch))).sum()
 }
 
-/// The numbers of `/proc/self/statm` in bytes: 0 is what is mapped, 1 what is resident.
+/// The numbers of `/proc/thread-self/statm` in bytes: 0 is what is mapped, 1 what is resident.
 fn own_bytes(place: usize) -> Option<u64> {
-    let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(place)?.parse().ok()?;
+    let pages: u64 = fs::read_to_string("/proc/thread-self/statm").ok()?.split(' ').nth(place)?.parse().ok()?;
     Some(pages.saturating_mul(4096))
 }
 
@@ -67,7 +67,7 @@ fn meminfo(text: &str, key: &str) -> Option<u64> {
 
 /// Used memory and limit of the process's cgroup: version 2, else version 1. "max" is no limit.
 fn cgroup(config: &Config) -> (Option<u64>, Option<u64>) {
-    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let text = fs::read_to_string("/proc/thread-self/cgroup").unwrap_or_default();
     for line in text.lines() {
         let mut fields = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };

@@ -27,7 +27,7 @@ use crate::table::Library;
 use crate::table::{self, Row};
 
 use asker::{Answer, Device, Question};
-pub(crate) use asker::{Asker, asker, close_runtime};
+pub(crate) use asker::{Asker, Pause, asker, close_runtime};
 
 /// Readings of one moment; each takes 11 bytes, so they fit into a record.
 const MAX_READINGS: usize = 96;
@@ -38,6 +38,8 @@ const FAILURE_PATIENCE_MICROS: i64 = 3_000_000;
 static KNOWN_DEVICES: AtomicU64 = AtomicU64::new(0);
 /// The same for requests to the kernel, which say nothing about a runtime: its own first allocation still counts as one.
 static KNOWN_TO_KERNEL: AtomicU64 = AtomicU64::new(0);
+/// Devices whose primary context CUDA has given up, and that no allocation has succeeded on since: to ask the runtime would make another.
+static RESET_DEVICES: AtomicU64 = AtomicU64::new(0);
 /// Streams being captured.
 static CAPTURES: AtomicU32 = AtomicU32::new(0);
 /// What is to be done when the program's runtime is up.
@@ -71,6 +73,7 @@ pub(crate) fn first_use(recorder: &'static Recorder, record: &Record, caller: us
     let library = table::row(record.api).library;
     let known = if library == Library::Kernel { &KNOWN_TO_KERNEL } else { &KNOWN_DEVICES };
     let before = known.fetch_or(device_bit(record.device), Ordering::Relaxed);
+    RESET_DEVICES.fetch_and(!device_bit(record.device), Ordering::Relaxed);
     if before == 0 {
         // After the runtime's own handlers, so that ours runs before them and stops our calls in time.
         if let Some(first) = ON_FIRST_USE.get() {
@@ -82,10 +85,21 @@ pub(crate) fn first_use(recorder: &'static Recorder, record: &Record, caller: us
     }
 }
 
+/// CUDA gave up the primary context of a device: its runtime is asked again when something has been allocated there.
+pub(crate) fn was_reset(device: u8) {
+    RESET_DEVICES.fetch_or(device_bit(device), Ordering::Relaxed);
+    KNOWN_DEVICES.fetch_and(!device_bit(device), Ordering::Relaxed);
+}
+
+fn is_reset(device: u8) -> bool {
+    RESET_DEVICES.load(Ordering::Relaxed) & device_bit(device) != 0
+}
+
 /// A forked child begins without its parent's devices, captures and probes.
 pub(crate) fn forget_parent() {
     KNOWN_DEVICES.store(0, Ordering::Relaxed);
     KNOWN_TO_KERNEL.store(0, Ordering::Relaxed);
+    RESET_DEVICES.store(0, Ordering::Relaxed);
     CAPTURES.store(0, Ordering::Relaxed);
     PROBING.store(false, Ordering::Release);
     FAILURES_ASKED.store(0, Ordering::Relaxed);
@@ -163,6 +177,8 @@ fn while_probing<T>(probe: impl FnOnce() -> T) -> T {
 pub(crate) fn after_failure(frame: &Frame, record: &Record, row: &Row, seq: Option<u64>) {
     let recorder = frame.recorder();
     let device = if record.device == NO_DEVICE { frame.thread_device() } else { record.device };
+    // The call that failed has made what a reset took away.
+    RESET_DEVICES.fetch_and(!device_bit(device), Ordering::Relaxed);
     let failure = Failure {
         number: FAILURES_ASKED.fetch_add(1, Ordering::Relaxed) + 1,
         library: row.library,
@@ -217,9 +233,16 @@ impl Readings {
     /// The program uses a device: notes what the runtime says of it, and reads for the first time.
     pub(crate) fn device_used(&mut self, library: Library, device: u8, caller: usize) {
         let device = Device { library, index: device, caller };
+        // After a reset it is used anew, by whichever call site.
+        if self.used.iter().any(|known| (known.library, known.index) == (device.library, device.index)) {
+            return;
+        }
         if let Answer::Facts(facts) = self.ask(device, Question::Facts) {
             sysfs::assign(&mut self.cards, device.index, &facts.pci_bus_id);
             self.recorder.append_metadata(|maker| maker.metadata(kind::DEVICE, &facts));
+        }
+        if is_reset(device.index) {
+            return;
         }
         self.used.push(device);
         self.take(trigger::START, None);
@@ -229,7 +252,7 @@ impl Readings {
     pub(crate) fn take(&mut self, reason: i32, failure: Option<&Failure>) {
         let began_at = self.recorder.clock.now();
         let mut readings = Vec::with_capacity(MAX_READINGS);
-        for device in self.used.clone() {
+        for device in self.used.clone().into_iter().filter(|device| !is_reset(device.index)) {
             readings.extend(self.memory(device));
         }
         self.read_system(reason, &mut readings);

@@ -59,7 +59,7 @@ pub(super) fn read(bus_id: impl FnOnce() -> String, device: u8, readings: &mut V
         push(Quantity::NvmlReserved, memory.reserved);
     }
     // The processes are listed by their numbers in the initial namespace.
-    if sysfs::is_initial_namespace(Path::new("/proc/self/ns/pid"))
+    if sysfs::is_initial_namespace(Path::new("/proc/thread-self/ns/pid"))
         && let Some(listed) = Listed::read(&library, handle, std::process::id())
     {
         listed.own_bytes.into_iter().for_each(|bytes| push(Quantity::NvmlProcess, bytes));

@@ -70,7 +70,7 @@ pub(super) fn read(config: &Config, cards: &[Card], gpus: &[(u64, u8)], readings
     }
     let own = process::id();
     let pids = kfd_processes(config);
-    let is_known = pids.contains(&own) || is_initial_namespace(Path::new("/proc/self/ns/pid"));
+    let is_known = pids.contains(&own) || is_initial_namespace(Path::new("/proc/thread-self/ns/pid"));
     for (gpu_id, device) in gpus.iter().filter(|(_, device)| *device != NO_DEVICE) {
         let mut push = |quantity: Quantity, value| {
             readings.push(Reading { quantity: quantity as u16, device: *device, value });
@@ -108,7 +108,7 @@ fn has_ended(config: &Config, pid: u32) -> bool {
     }
     // KFD's numbers mean something to us only where they are counted as ours are.
     let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
-    if pid <= 0 || !is_initial_namespace(Path::new("/proc/self/ns/pid")) {
+    if pid <= 0 || !is_initial_namespace(Path::new("/proc/thread-self/ns/pid")) {
         return false;
     }
     // Not `/proc/PID`, which `hidepid` hides from other users.
@@ -214,7 +214,7 @@ mod tests {
         let pid = child.id();
         assert!(!has_ended(&config, pid), "not waited for yet: it still has its number");
         child.wait().unwrap();
-        assert_eq!(has_ended(&config, pid), is_initial_namespace(Path::new("/proc/self/ns/pid")));
+        assert_eq!(has_ended(&config, pid), is_initial_namespace(Path::new("/proc/thread-self/ns/pid")));
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl File {
         let unnamed =
             unsafe { libc::open(directory.as_ptr(), libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC, 0o600) };
         // SAFETY: a terminated path.
-        let can_be_named = unsafe { libc::access(c"/proc/self/fd".as_ptr(), libc::X_OK) } == 0;
+        let can_be_named = unsafe { libc::access(c"/proc/thread-self/fd".as_ptr(), libc::X_OK) } == 0;
         if unnamed >= 0 && can_be_named {
             return Ok(File::open(unnamed, wanted, false));
         }
@@ -127,7 +127,7 @@ impl File {
         if self.named {
             return Ok(());
         }
-        let ours = format!("/proc/self/fd/{}\0", self.number());
+        let ours = format!("/proc/thread-self/fd/{}\0", self.number());
         let (_, path) = first_free(&self.path, pid, |name| {
             let here = libc::AT_FDCWD;
             // SAFETY: two terminated paths. The link in /proc must be followed to the file.

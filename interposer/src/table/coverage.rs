@@ -340,8 +340,8 @@ fn recorded(row: &Row) -> &'static str {
         "answered" => "virtual card",
         "answering" => "its answer",
         "in_registers" | "on_stack" => "inside",
-        "allocation" | "release" | "context_destroyed" | "naming" | "migration" | "graph_node" | "capture_begun"
-        | "capture_ended" | "told" | "buffer" | "" => "always",
+        "allocation" | "release" | "ending" | "context_destroyed" | "naming" | "migration" | "graph_node"
+        | "capture_begun" | "capture_ended" | "told" | "buffer" | "" => "always",
         other => panic!("{}: the page has no word for {other}", row.name),
     }
 }

@@ -85,13 +85,13 @@ macro_rules! functions {
                 cuGraphAddMemFreeNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, pointer: Pointer)
                     => release, Free, Pool, |_done| given(pointer);
                 cuMemPoolDestroy(memory_pool: Pointer) => release, Free, Pool, |_done| given(memory_pool), does(EndsPool);
-                cuDevicePrimaryCtxReset_v2(device: i32) => release, Device, None,
+                cuDevicePrimaryCtxReset_v2(device: i32) => ending, Device, None,
                     |_done| Described { device: Some(device_number(device)), ..given(0) }, ends(Primary);
-                cuDevicePrimaryCtxReset(device: i32) => release, Device, None,
+                cuDevicePrimaryCtxReset(device: i32) => ending, Device, None,
                     |_done| Described { device: Some(device_number(device)), ..given(0) }, ends(Primary);
-                cuDevicePrimaryCtxRelease_v2(device: i32) => release, Device, None,
+                cuDevicePrimaryCtxRelease_v2(device: i32) => ending, Device, None,
                     |_done| Described { device: Some(device_number(device)), ..given(0) }, ends(Reference);
-                cuDevicePrimaryCtxRelease(device: i32) => release, Device, None,
+                cuDevicePrimaryCtxRelease(device: i32) => ending, Device, None,
                     |_done| Described { device: Some(device_number(device)), ..given(0) }, ends(Reference);
 
                 cuMemAddressReserve(out: Out, size: usize, alignment: usize, hint: Pointer, flags: u64) => naming, Reserve, Reserved,

@@ -57,8 +57,8 @@ macro_rules! functions {
                 cudaGraphAddMemFreeNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, pointer: Pointer)
                     => release, Free, Pool, |_done| given(pointer);
                 cudaMemPoolDestroy(memory_pool: Pointer) => release, Free, Pool, |_done| given(memory_pool), does(EndsPool);
-                cudaDeviceReset() => release, Device, None, |_done| given(0), ends(CudaDevice);
-                cudaThreadExit() => release, Device, None, |_done| given(0), ends(CudaDevice);
+                cudaDeviceReset() => ending, Device, None, |_done| given(0), ends(CudaDevice);
+                cudaThreadExit() => ending, Device, None, |_done| given(0), ends(CudaDevice);
 
                 cudaMemPoolCreate(out: Out, properties: *const u8) => naming, Reserve, Pool, |done| pool(done, out, properties), does(MakesPool);
                 cudaDeviceGetDefaultMemPool(out: Out, device: i32) => naming, Reserve, Pool, |done| of_device(done, out, device), does(NamesPool);

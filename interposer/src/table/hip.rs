@@ -78,7 +78,7 @@ macro_rules! functions {
                 hipDrvGraphAddMemFreeNode(node: Pointer, graph: Pointer, after: Pointer, count: usize, pointer: Pointer)
                     => release, Free, Pool, |_done| given(pointer);
                 hipMemPoolDestroy(memory_pool: Pointer) => release, Free, Pool, |_done| given(memory_pool), does(EndsPool);
-                hipDeviceReset() => release, Device, None, |_done| given(0), ends(HipDevice);
+                hipDeviceReset() => ending, Device, None, |_done| given(0), ends(HipDevice);
                 // Does nothing in any HIP whose sources were read (5.6 to 7): the analyzer takes nothing away for it.
                 hipDevicePrimaryCtxReset(device: i32) => release, Device, None,
                     |_done| Described { device: Some(device_number(device)), ..given(0) };

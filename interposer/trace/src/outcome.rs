@@ -408,22 +408,26 @@ impl Watched {
         match self.relation(by, limits) {
             Relation::Retry => Some(Settled::ByRetry),
             Relation::FallBack => Some(Settled::ByFallBack),
+            Relation::Weak => Some(self.by_little()),
             Relation::Near => {
                 self.near_bytes = self.near_bytes.saturating_add(by.requested_bytes);
-                // Who gives memory back makes room, as one does that has noticed.
-                let has_reacted = self.shown != Shown::Nothing || self.gave_back;
-                let settled = if has_reacted { Settled::ByFallBack } else { Settled::ByTimeAlone };
-                self.is_worth(self.near_bytes, limits).then_some(settled)
+                self.is_worth(self.near_bytes, limits).then_some(self.by_little())
             }
             Relation::Unrelated => None,
         }
+    }
+
+    /// What memory settles that little ties to the failure. Who gives memory back makes room, as one does that has noticed.
+    fn by_little(&self) -> Settled {
+        let has_reacted = self.shown != Shown::Nothing || self.gave_back;
+        if has_reacted { Settled::ByFallBack } else { Settled::ByTimeAlone }
     }
 
     fn refused_again(&mut self, by: Request, limits: &Limits) -> Option<(Outcome, Because)> {
         // The room that was made was for that one.
         self.gave_back = false;
         let is_attempt = match self.relation(&by, limits) {
-            Relation::Retry | Relation::FallBack => true,
+            Relation::Retry | Relation::FallBack | Relation::Weak => true,
             Relation::Near => self.is_worth(by.requested_bytes, limits),
             Relation::Unrelated => false,
         };

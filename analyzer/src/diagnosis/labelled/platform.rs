@@ -8,7 +8,7 @@ use super::machines::{AmdMachine, CARD};
 use super::{Labelled, Says, Scene, readings};
 use crate::evidence::{Given, kernel_log, runtime_message};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
-use crate::testing::{GIB, MIB, TraceBuilder};
+use crate::testing::{At, GIB, MIB, TraceBuilder};
 
 /// gfx1201.
 const RDNA4: AmdMachine = AmdMachine { target: 120_001, ..CARD };
@@ -67,6 +67,27 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "the same beside 20 GiB that are pinned",
         scene: || managed_beside(20),
+    },
+    Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::First(Proven),
+        also: &[],
+        story: "30 GiB of managed memory lie in the host's by the kernel's requests, 4 more are refused there, and TTM gives 32",
+        scene: || managed_by_kernel(30, 4),
+    },
+    Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::Found(Possible),
+        also: &[],
+        story: "the same with 2 GiB: others may hold the rest",
+        scene: || managed_by_kernel(2, 4),
+    },
+    Labelled {
+        id: "kfd-system-memory-limit",
+        says: Says::Found(Proven),
+        also: &[],
+        story: "a queue for which the kernel refuses 25 MiB of the host's memory, beside 31.99 GiB that are pinned",
+        scene: queue_without_host_memory,
     },
     Labelled {
         id: "kfd-system-memory-limit",
@@ -317,6 +338,43 @@ pub(super) fn managed_beside(pinned_gib: u64) -> Scene {
 fn managed(mut trace: TraceBuilder) -> Scene {
     let record = trace.record(Event::Alloc, Kind::Managed, "hipMallocManaged");
     trace.push(Record { status: 2, requested: 14 * GIB, ..record }, &[]);
+    trace.after(Event::Exception, "__cxa_throw", 0, 0);
+    Scene { trace }
+}
+
+const KFD_ALLOC: &str = "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU";
+
+/// A request that the kernel's driver refuses for memory of the host, inside an outer call, which fails for it.
+fn refused_by_kernel(trace: &mut TraceBuilder, outer: Record, bytes: u64) -> u64 {
+    let inner = trace.record(Event::Pin, Kind::Registered, KFD_ALLOC);
+    let inner =
+        Record { status: libc::ENOMEM, requested: bytes, parent_distance: (inner.call - outer.call) as u16, ..inner };
+    trace.push(inner, &[]);
+    trace.push(outer, &[])
+}
+
+/// Managed memory that HIP takes from the host's, as without XNACK: each block is a request to the kernel's driver.
+fn managed_by_kernel(held_gib: u64, asked_gib: u64) -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.machine = CARD.files();
+    for block in 0..held_gib {
+        let address = 0x70_0000_0000 + block * 2 * GIB;
+        let outer = At { api: "hipMallocManaged", kind: Kind::Managed, address, bytes: GIB };
+        trace.alloc_through(0, &[outer, At { api: KFD_ALLOC, kind: Kind::Registered, ..outer }]);
+    }
+    let outer = trace.record(Event::Alloc, Kind::Managed, "hipMallocManaged");
+    let outer = Record { status: 2, requested: asked_gib * GIB, ..outer };
+    refused_by_kernel(&mut trace, outer, asked_gib * GIB);
+    trace.after(Event::Exception, "__cxa_throw", 0, 0);
+    Scene { trace }
+}
+
+fn queue_without_host_memory() -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.machine = CARD.files();
+    trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x70_0000_0000, 32 * GIB - 10 * MIB);
+    let outer = trace.record(Event::Reserve, Kind::Queue, "hsa_queue_create");
+    refused_by_kernel(&mut trace, Record { status: 4104, ..outer }, 25 * MIB);
     trace.after(Event::Exception, "__cxa_throw", 0, 0);
     Scene { trace }
 }

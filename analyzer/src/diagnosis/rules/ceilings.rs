@@ -58,6 +58,9 @@ fn single_alloc_cap(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         ),
     });
     check.part(if over_cap { "percentage" } else { "physical memory" });
+    if failure.is_integrated {
+        check.part("an APU");
+    }
     given_in_one_block(failure, if over_cap { cap } else { ram.unwrap_or(u64::MAX) }, check);
     refused_by_policy(case, failure, request, check);
 }

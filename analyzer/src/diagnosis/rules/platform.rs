@@ -36,14 +36,18 @@ const KFD_USE: &str = "the system memory that KFD counts for all processes, whic
 /// KFD refuses more of the host's memory.
 fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     // The KFD counts none of the DRM's buffers.
-    let of_host =
-        failure.is_of_host() && !failure.is_of_gtt() || failure.oom.kind == Kind::Managed && !failure.is_of_drm();
+    let of_host = failure.is_of_host() && !failure.is_of_gtt()
+        || failure.oom.kind == Kind::Managed && !failure.is_of_drm()
+        || failure.is_of_host_below();
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     let of_apu = || failure.is_of_device() && case.is_integrated(failure.device).get() == Some(true);
     if !check.applies(is_rocm && !failure.is_injected() && (of_host || of_apu())) {
         return;
     }
     check.must(true, || match of_host {
+        true if failure.is_of_host_below() => {
+            format!("{} asked the kernel's driver for host memory, and that refused it", failure.report.call())
+        }
         true => format!("{} asked for host memory", failure.report.call()),
         false => "the GPU uses the host's memory".to_owned(),
     });
@@ -77,7 +81,8 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
         });
     }
     // What the program itself holds of the host's memory is the least that KFD counts.
-    let pinned = saturate(failure.oom.held_host_bytes).max(pinned_by_layers(case, failure));
+    let by_kernel = if failure.is_of_host_below() { saturate(failure.oom.kernel_host_bytes) } else { 0 };
+    let pinned = saturate(failure.oom.held_host_bytes).max(pinned_by_layers(case, failure)).max(by_kernel);
     if of_host && failure.oom.held_host_bytes > 0 {
         check.part("pins");
     }

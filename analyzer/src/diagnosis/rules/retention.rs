@@ -52,7 +52,7 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let elsewhere = out_of_reach(case, failure, missing, check);
     // Where nothing that is read leaves room for so much, the pool gave it up: for a larger request, or when it was short of memory.
     let retained = elsewhere.filter(|kept| (missing..=at_most).contains(&kept.retained_bytes));
-    let is_below = below >= missing && failure.oom.kind != Kind::Pool;
+    let is_below = below >= missing && (failure.oom.kind != Kind::Pool || asked_below(failure));
     match retained {
         None if is_below => {
             check.at_most(Confidence::Probable);
@@ -75,8 +75,10 @@ fn pool_retention(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
         check.at_most(Confidence::Possible);
     }
     check.part(if case.leaves_caching_to_pools() { "PyTorch's pool" } else { "the program's own pool" });
-    if kept.threshold_bytes == 0 {
-        check.part("no release threshold raised");
+    match kept.threshold_bytes {
+        0 => check.part("no release threshold raised"),
+        _ if !case.leaves_caching_to_pools() => check.part("the program raised its pool's release threshold"),
+        _ => {}
     }
     check.gives_back(0, kept.bytes.min(hidden.get().unwrap_or(kept.bytes)), Basis::Estimated);
 }
@@ -93,6 +95,10 @@ fn out_of_reach(case: &Case<'_>, failure: &Failure<'_>, missing: u64, check: &mu
                 format!("{} of that was of other pools than the one that {} asked", size(bytes), failure.report.call())
             });
         }
+        Kind::Pool if asked_below(failure) => check.must(true, || {
+            let call = failure.report.call();
+            format!("{call} asked a layer below for it, which refused: no piece that its pool keeps was large enough")
+        }),
         Kind::Pool => {
             check.at_most(Confidence::Possible);
             check.must(Holds::Unknown(PIECES), String::new);
@@ -100,6 +106,11 @@ fn out_of_reach(case: &Case<'_>, failure: &Failure<'_>, missing: u64, check: &mu
         _ => check.must(true, || format!("the call that failed ({}) is outside of the pools", failure.report.call())),
     }
     elsewhere
+}
+
+/// Whether the pool asked below for more inside the failing call: then nothing that it keeps was of use.
+fn asked_below(failure: &Failure<'_>) -> bool {
+    failure.oom.inside.is_some_and(|inside| inside.requested_bytes >= failure.oom.requested_bytes)
 }
 
 /// What lets the pool keep it: an attribute that the program set, or nothing that is known.

@@ -12,7 +12,7 @@ use super::script::script;
 use super::sites::{Sites, file_name};
 use super::tensors::tensors;
 use super::unsaid::unsaid;
-use super::{KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
+use super::{InUse, KnownBy, MarkProfile, Place, PlaceProfile, Profile, Run, SiteName, SiteProfile};
 use crate::machine::Machine;
 use crate::passes::facts;
 use crate::passes::fragmentation::saturate;
@@ -25,6 +25,7 @@ use crate::replay::account::{Account, Calls};
 use crate::replay::block::Side;
 use crate::replay::census::Census;
 use crate::replay::failures::{Oom, RefusedBy};
+use crate::replay::readings::Source;
 use crate::software::torch_version;
 use crate::symbols::SymbolPlaces;
 use crate::thresholds::{Change, Thresholds};
@@ -66,6 +67,7 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
             place,
             name,
             figures,
+            most_in_use: most_in_use(replay, place),
             growth_per_second: growth.as_ref().map(growth_per_second),
             unsaid: growth.as_ref().and_then(|growth| unsaid(replay, place, growth, thresholds)),
             open_growth_per_second: growth.as_ref().and_then(open_growth_per_second),
@@ -204,6 +206,19 @@ fn label_growth(run: &tensor_growth::Run<'_>) -> Vec<LabelGrowth> {
         OfLabels::of(run, device).into_iter().map(move |of| LabelGrowth { place, of })
     };
     devices.flat_map(of).collect()
+}
+
+/// What runtime, libraries, driver and other processes take is in no figure of the program's calls: readings have it.
+fn most_in_use(replay: &Replay, place: Place) -> Option<InUse> {
+    let Place::Gpu(device) = place else { return None };
+    let read = replay.comparisons.get(&device)?.fullest?.in_use;
+    let by = match read.source {
+        Source::Sysfs => "sysfs",
+        Source::Kfd => "KFD",
+        Source::Nvml => "NVML",
+        Source::Runtime => "the runtime",
+    };
+    Some(InUse { bytes: read.bytes, by, of_process: read.of_process })
 }
 
 fn growth_of(replay: &Replay, place: Place, thresholds: &Thresholds) -> Option<Growth> {

@@ -137,6 +137,8 @@ pub struct PlaceProfile {
     pub name: Option<String>,
     /// Its numbers.
     pub figures: Figures,
+    /// The most that was in use by a reading, whoever used it; null where nobody read it.
+    pub most_in_use: Option<InUse>,
     /// Rise of what stays between the cycles of the run, in bytes per second; null below five cycles.
     pub growth_per_second: Option<f64>,
     /// That rise where it goes as it went before it was given back: nobody knows whether it will be again.
@@ -163,6 +165,17 @@ pub struct PlaceProfile {
     /// The numbers by which their trend is judged.
     #[serde(skip)]
     pub trend_limits: Limits,
+}
+
+/// How much of a device was in use by a reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct InUse {
+    /// Bytes.
+    pub bytes: u64,
+    /// Who said so.
+    pub by: &'static str,
+    /// Whether that is this process's share, and not that of all processes.
+    pub of_process: bool,
 }
 
 /// A mark of the program.

@@ -31,6 +31,8 @@ pub struct Inside {
     pub layer: Layer,
     /// Function.
     pub api: u16,
+    /// Kind of memory.
+    pub kind: Kind,
     /// What it returned.
     pub status: i32,
     /// Bytes asked for.
@@ -127,6 +129,8 @@ pub struct Oom {
     pub held_managed_bytes: u128,
     /// What it held of the host's memory, pinned and registered, in bytes.
     pub held_host_bytes: u128,
+    /// What the kernel's driver had given then of the host's memory, pinned for whatever call, as far as its requests were recorded.
+    pub kernel_host_bytes: u128,
     /// The most that it had been given there before.
     pub most: Most,
     /// The most that it had held of the host's memory, pinned and registered, in bytes.
@@ -204,6 +208,7 @@ impl Oom {
             held_managed_granules: 0,
             held_managed_blocks: 0,
             held_host_bytes: 0,
+            kernel_host_bytes: 0,
             most: Most::default(),
             most_host_bytes: 0,
             census: None,

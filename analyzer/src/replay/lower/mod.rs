@@ -123,6 +123,12 @@ impl Lower {
         self.books.iter().flat_map(Book::blocks).filter(here)
     }
 
+    /// What the kernel's driver gave of the host's memory inside the program's calls and beside them, and what still lives of it.
+    pub fn kernel_host_bytes(&self) -> u128 {
+        let of_host = self.sums.of(Side::Host, NO_DEVICE).into_iter().filter(|(class, _)| class.layer == Layer::Kernel);
+        of_host.map(|(_, sum)| sum.bytes).sum()
+    }
+
     /// What vendor libraries took outside any recorded call: a row per layer, function and call site.
     pub fn taken_alone(&self) -> Vec<Alone> {
         self.alone.rows()

@@ -1,7 +1,8 @@
 //! What people read.
 
 use gpuoom_trace::header::end;
-use gpuoom_trace::record::{Event, Kind, Record};
+use gpuoom_trace::metadata::{Quantity, Reading, trigger};
+use gpuoom_trace::record::{Event, Kind, NO_DEVICE, Record, process};
 
 use super::{Conditions, write_json, write_markdown, write_text};
 use crate::compare::{Difference, Threshold, compare};
@@ -35,6 +36,10 @@ fn grown() -> Difference {
     new.refuse(17 * GIB);
     new.after(Event::GpuWork, "hipLaunchKernel", 0, 0);
     compare(&profile(&base), &profile(&new), Threshold::default())
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn text(difference: &Difference, width: usize) -> String {
@@ -86,8 +91,11 @@ fn how_the_runs_ended_comes_first_where_it_differs() {
     let said = text(&compare(&whole, &cut, Threshold::default()), 400);
     assert!(said.contains("VERDICT  BASE exited with status 0; NEW was ended by SIGSEGV (11). The peak"), "{said}");
     let alike = [ended(1, end::EXITED, 0), ended(1, end::EXITED, 1)];
-    let said = text(&compare(&alike[0], &alike[1], Threshold::default()), 400);
-    assert!(said.contains("NEW exited with status 1. Otherwise the two runs do not differ: "), "{said}");
+    let said = one_line(&text(&compare(&alike[0], &alike[1], Threshold::default()), 400));
+    assert!(
+        said.contains("NEW exited with status 1. Otherwise the two runs do not differ in what the program asked for: "),
+        "{said}"
+    );
 }
 
 #[test]
@@ -197,4 +205,36 @@ fn growth_of_tensors_names_lines_and_not_who_asked_for_a_segment() {
         text.contains("libfirst.so (+200 MiB; a segment of PyTorch's counts for the place that needed it"),
         "{text}"
     );
+}
+
+/// What the runtime takes is in no call of the program: readings tell it.
+#[test]
+fn what_was_in_use_is_compared_by_readings() {
+    let with = |in_use: u64| {
+        let mut trace = program(1);
+        let of = |quantity: Quantity, value| Reading { quantity: quantity as u16, device: 0, value };
+        let record = trace.record(Event::Reading, Kind::None, "gpuoom_reading");
+        let record = Record { device: NO_DEVICE, status: trigger::PERIOD, ..record };
+        trace.reading(record, &[of(Quantity::VramTotal, 24 * GIB), of(Quantity::VramUsed, in_use)]);
+        profile(&trace)
+    };
+    let same = text(&compare(&with(10 * GIB), &with(10 * GIB), Threshold::default()), 200);
+    assert!(same.contains("do not differ in what the program asked for") && !same.contains("counted in use"), "{same}");
+    let more = one_line(&text(&compare(&with(10 * GIB), &with(11 * GIB), Threshold::default()), 200));
+    let told = "The most that sysfs counted in use on GPU 0 when it was read, of all processes: 10.00 GiB in BASE, 11.00 GiB in NEW.";
+    assert!(more.contains("do not differ in what the program asked for") && more.contains(told), "{more}");
+}
+
+/// A run that was refused memory is a shorter one: that comes before its lower peak.
+#[test]
+fn a_run_that_failed_is_not_praised_for_its_peak() {
+    let end = |mut trace: TraceBuilder, status: i32| {
+        trace.end(process::EXITS, status);
+        trace
+    };
+    let mut short = TraceBuilder::default().device(0, "AMD Radeon RX 7900 XTX", 24 * GIB);
+    short.refuse(64 * MIB);
+    let text = text(&compare(&profile(&end(program(1), 0)), &profile(&end(short, 1)), Threshold::default()), 200);
+    let [failed, fell] = ["1 more call runs out of memory.", "The peak of GPU 0 fell"].map(|part| text.find(part));
+    assert!(failed.is_some() && failed < fell, "{text}");
 }

@@ -237,24 +237,48 @@ pub(super) fn verdict(difference: &Difference) -> String {
     let runs = if ends(difference).is_some() { "Otherwise the" } else { "The" };
     if difference.is_equal {
         sentences.push(format!(
-            "{runs} two runs do not differ: the same peaks, the same memory at the end, the same calls and the same failures."
+            "{runs} two runs do not differ in what the program asked for: the same peaks, the same memory at the end, the same calls and \
+             the same failures."
         ));
+        sentences.extend(in_use(difference));
         return sentences.join(" ");
     }
     if !difference.is_notable {
         sentences.push(format!(
-            "{runs} two runs do not differ by more than the threshold ({}): peaks, memory at the end, calls and failures are \
-             the same otherwise.",
+            "{runs} two runs do not differ in what the program asked for by more than the threshold ({}): peaks, memory at the end, calls \
+             and failures are the same otherwise.",
             threshold(difference)
         ));
+        sentences.extend(in_use(difference));
         return sentences.join(" ");
     }
+    // A run that failed is a shorter one: its lower peaks are no gain.
+    let failed = failures(difference);
+    let is_cut_short = failed.is_some() && ends(difference).is_some();
+    sentences.extend(failed.clone().filter(|_| is_cut_short));
     sentences.push(peaks(difference));
     sentences.extend(tensors(difference));
     sentences.extend(padded_peak(difference));
     sentences.extend(leaks(difference));
-    sentences.extend(failures(difference));
+    sentences.extend(failed.filter(|_| !is_cut_short));
+    sentences.extend(in_use(difference));
     sentences.join(" ")
+}
+
+/// How much of the device was in use at the most, by readings: what the runtime, libraries and other processes take is in no call of the
+/// program.
+fn in_use(difference: &Difference) -> Option<String> {
+    let changed = difference.places.iter().filter_map(|place| {
+        let [base, new] = place.most_in_use?;
+        Some((place, base, new)).filter(|_| difference.threshold.is_passed_by_bytes(base.bytes, new.bytes))
+    });
+    let (place, base, new) = changed.max_by_key(|(_, base, new)| new.bytes.abs_diff(base.bytes))?;
+    let whose = if base.of_process { "of this process" } else { "of all processes" };
+    let [was, is] = [base.bytes, new.bytes].map(words::size);
+    let (by, device) = (base.by, place.place.words());
+    Some(format!(
+        "The most that {by} counted in use on {device} when it was read, {whose}: {was} in BASE, {is} in NEW."
+    ))
 }
 
 /// How the runs ended, where that is not the same: a run that was cut short has lower numbers.

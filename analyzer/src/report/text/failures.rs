@@ -18,6 +18,8 @@ use crate::words::{clean, count, gpu, grouped, moment, runtime, signal, size, sp
 
 /// Attempts of one error that are named.
 const MOST_ATTEMPTS: usize = 4;
+/// Pieces of evidence that are shown of a failure.
+const MOST_EVIDENCE: usize = 4;
 /// Characters of a message that are shown; the JSON has all.
 const MOST_SAID: usize = 300;
 /// More failures than this are folded by function and outcome.
@@ -192,14 +194,15 @@ pub(in crate::report) fn refused(summary: &Summary, oom: &OomReport) -> String {
 
 /// What became of a failure, in words.
 pub(in crate::report) fn became(oom: &OomReport) -> String {
-    let mut parts: Vec<String> = oom.evidence.iter().take(4).map(|evidence| describe(oom, evidence)).collect();
+    let mut parts: Vec<String> =
+        oom.evidence.iter().take(MOST_EVIDENCE).map(|evidence| describe(oom, evidence)).collect();
     if parts.is_empty() {
         parts.push(match oom.because {
             Because::TraceEnded => "the trace ends before the thread does anything that tells".to_owned(),
             _ => "nothing that tells was recorded".to_owned(),
         });
-    } else if oom.evidence.len() > 4 {
-        parts.push(format!("and {} more", oom.evidence.len() - 4));
+    } else if oom.evidence.len() > MOST_EVIDENCE {
+        parts.push(format!("and {} more", oom.evidence.len() - MOST_EVIDENCE));
     }
     if oom.because == Because::TraceEnded && !oom.evidence.is_empty() {
         parts.push("nothing on that thread tells before that".to_owned());
@@ -271,11 +274,9 @@ fn is_of_memory(message: &str) -> bool {
 
 /// That the recorder's own readings held the thread up, where a time after them is told without that.
 fn not_counted(oom: &OomReport) -> String {
-    let is_timed = oom.evidence.iter().any(|evidence| evidence.seq.is_some());
-    match oom.held_up_ns {
-        ns @ 1.. if is_timed && oom.attempts.is_empty() => {
-            format!(" (not counted: {} of the recorder's own readings)", span(ns))
-        }
+    let timed = oom.evidence.iter().take(MOST_EVIDENCE).filter(|evidence| evidence.seq.is_some());
+    match timed.map(|evidence| oom.held_up_until(evidence.at_ns)).max() {
+        Some(ns @ 1..) => format!(" (not counted: {} of the recorder's own readings)", span(ns)),
         _ => String::new(),
     }
 }

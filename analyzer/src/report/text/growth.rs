@@ -14,8 +14,7 @@ const STEPS: &str = "what stays from step to step, judged where it ends";
 /// Whom the rows of a device name where PyTorch's segments are among its blocks.
 const OF_SEGMENTS: &str = "a segment of PyTorch's counts for the place that needed it first; whose tensors grow stands below, where that is known";
 /// Nobody but the recorder says what a cycle is to the program.
-const CYCLES: &str =
-    "what stays from step to step, judged where it ends; a cycle is one rise and fall: a step, or a piece of one";
+const CYCLES: &str = "what stays from step to step, judged where it ends; a cycle is one rise and fall: a step, a part of one, or several";
 
 pub(in crate::report) fn write(page: &mut Page, summary: &Summary) {
     let facts = &summary.facts;

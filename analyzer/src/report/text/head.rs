@@ -69,6 +69,8 @@ pub(in crate::report) fn started(summary: &Summary) -> String {
 pub(in crate::report) fn end(summary: &Summary) -> String {
     let ran = format!("ran {}{}", moment(summary.facts.trace.duration_ns), held_up(&summary.facts.ooms));
     match (summary.facts.process.exit_code, summary.facts.process.signal) {
+        // Something stopped the process in its exit handlers, or before the recorder's own.
+        (Some(code), _) if !summary.facts.trace.clean_close => format!("{ran}, exit({code}) called, end not recorded"),
         (Some(code), _) => format!("{ran}, exit {code}"),
         (_, Some(number)) => format!("{ran}, ended by {}", signal(number)),
         _ => format!("{ran}, end not seen"),

@@ -131,6 +131,63 @@ fn times_say_whether_the_readings_count() {
     assert!(!page(&unread).contains("readings not counted") && !page(&unread).contains("not counted:"));
 }
 
+/// What was to make memory reachable and failed is told, whatever the reason was.
+#[test]
+fn memory_that_could_not_be_opened_or_mapped_is_said() {
+    let with = |event: Event, kind: Kind, api: &str, status: i32| {
+        let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+        trace.alloc(0x10_0000_0000, GIB);
+        for _ in 0..2 {
+            let record = trace.record(event, kind, api);
+            trace.push(Record { status, ..record }, &[]);
+        }
+        page(&trace)
+    };
+    let opened = with(Event::Import, Kind::Imported, "hipIpcOpenMemHandle", 1);
+    let told = "hipIpcOpenMemHandle failed (hipErrorInvalidValue), which was to open memory of another process or interface (2 such calls, this is the first)";
+    assert!(opened.contains(told), "{opened}");
+    let mapped = with(Event::Map, Kind::Physical, "hipMemMap", 1);
+    assert!(
+        mapped.contains("hipMemMap failed (hipErrorInvalidValue), which was to map memory (2 such calls"),
+        "{mapped}"
+    );
+    let went_well = with(Event::Map, Kind::Physical, "hipMemMap", 0);
+    assert!(!went_well.contains("which was to map memory"), "{went_well}");
+}
+
+/// A process that dies in its exit handlers has called exit all the same.
+#[test]
+fn an_end_behind_exit_that_was_not_recorded_is_said() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, GIB);
+    trace.end(process::EXITS, 3);
+    let whole = page(&trace);
+    assert!(whole.contains(", exit 3"), "{whole}");
+    trace.header.closed = 0;
+    let cut = page(&trace);
+    assert!(cut.contains(", exit(3) called, end not recorded"), "{cut}");
+}
+
+/// The readings at a later failure of the thread are none of the program's time either.
+#[test]
+fn the_readings_of_later_failures_do_not_count() {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.alloc(0x10_0000_0000, GIB);
+    for bytes in [30 * GIB, 20 * GIB] {
+        let failure = trace.refuse(bytes);
+        trace.now_ns += 5_000_000_000;
+        free(&mut trace, failure, 19 * GIB);
+    }
+    trace.end(process::EXITS, 1);
+    let ooms = summary(&trace).facts.ooms;
+    let took_ns = ooms.iter().map(|oom| oom.held_up_ns).sum::<u64>();
+    assert!(took_ns > 10_000_000_000, "{took_ns}");
+    let ended = ooms[0].evidence.iter().find(|evidence| evidence.event == "process").unwrap();
+    assert_eq!(ooms[0].held_up_until(ended.at_ns), took_ns);
+    assert!(ooms[0].later_ns(ended.at_ns) < 1_000_000_000, "{}", ooms[0].later_ns(ended.at_ns));
+    assert_eq!(ooms[1].held_up_until(ended.at_ns), ooms[1].held_up_ns);
+}
+
 /// Calls told that it went back to a pool: that is in no row, and in calls.
 #[test]
 fn what_pools_may_keep_is_told_beside_the_remainder() {

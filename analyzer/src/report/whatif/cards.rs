@@ -184,8 +184,11 @@ fn write_needs(page: &mut Page, device: &DeviceAnswer) {
     page.line(&needs_row(cells.map(str::to_owned)));
     for need in &device.needs {
         let Need { peak_requested_bytes, peak_padded_bytes, fits_in_least_bytes, fits_in_most_bytes, .. } = *need;
-        let most =
-            if fits_in_most_bytes == fits_in_least_bytes { String::new() } else { whole_size(fits_in_most_bytes) };
+        let most = match need.unexplained_failures {
+            1.. => "not known".to_owned(),
+            0 if fits_in_most_bytes == fits_in_least_bytes => String::new(),
+            0 => whole_size(fits_in_most_bytes),
+        };
         let [asked, padded] = [peak_requested_bytes, peak_padded_bytes].map(size);
         let least = whole_size(fits_in_least_bytes);
         page.line(&needs_row([granule(need.granularity), asked, padded, least, most]));
@@ -200,6 +203,11 @@ fn write_needs(page: &mut Page, device: &DeviceAnswer) {
             let text = format!("They also bound what nobody knows: {part}.");
             page.indented("  ", "  ", &text);
         }
+    }
+    if device.needs.iter().any(|need| need.unexplained_failures > 0) {
+        let text = "Not known where the model has room on the recorded card for what that card refused: for such a failure it says \
+                    nothing of another card either.";
+        page.indented("  ", "  ", text);
     }
     if device.absurd_failures > 0 {
         let failures = count(device.absurd_failures, "failed request", "failed requests");
@@ -371,7 +379,14 @@ fn fates(device: &DeviceAnswer, index: usize) -> String {
         let names = with_fate(cards, index, *fate);
         (!names.is_empty()).then(|| format!("{words} {}", names.join(", ")))
     });
-    told.collect::<Vec<_>>().join("; ")
+    let told: Vec<String> = told.collect();
+    let untold = with_fate(cards, index, Fate::Unknown);
+    let why = cards.iter().find_map(|card| card.failures.get(index)?.unclear).map(why_unclear);
+    match (&told[..], why) {
+        (told, None) => told.join("; "),
+        ([], Some(why)) => why.to_owned(),
+        (told, Some(why)) => format!("{}; on {} it {why}", told.join("; "), untold.join(", ")),
+    }
 }
 
 /// The cards on which a failure has this fate; their granules only where others have another fate there.
@@ -405,6 +420,7 @@ fn why_unclear(unclear: Unclear) -> &'static str {
             "can't be told: an allocator of the program raised it and no call of the runtime was refused, so it has a limit of its own \
              (such as torch.cuda.set_per_process_memory_fraction), which may be another one on another card"
         }
+        Unclear::NotExplained => "can't be told: the model has room for it on the recorded card, which refused it",
         Unclear::EnoughWasFree => {
             "can't be told: more was free than it asked for, so it failed for another reason than the size of the card"
         }

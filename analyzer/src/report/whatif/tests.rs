@@ -35,6 +35,16 @@ fn full_card() -> TraceBuilder {
 }
 
 #[test]
+fn what_the_model_does_not_explain_is_said() {
+    let mut trace = TraceBuilder::default().device(0, "card", 8 * GIB);
+    trace.alloc(0x1000_0000_0000, GIB);
+    trace.refuse(3 * GIB);
+    let text = page(&trace, &Question { capacities_bytes: vec![6 * GIB, 10 * GIB], ..Question::default() });
+    assert!(text.contains("8.00 GiB   not known"), "{text}");
+    assert!(text.contains("3.00 GiB: can't be told: the model has room for it on the recorded card"), "{text}");
+}
+
+#[test]
 fn several_cards_and_granules() {
     let question = Question {
         capacities_bytes: vec![16 * GIB, 26 * GIB, 32 * GIB],

@@ -63,6 +63,9 @@ pub(super) enum Relation {
     Retry,
     /// Something else in its place.
     FallBack,
+    /// Something else that only the variable, or only the size, ties to it, where that is little: a trifle into the same variable,
+    /// memory of a card of the size that was refused of the host's.
+    Weak,
     /// Soon after it, from elsewhere, and smaller or of another sort, or more after memory was given back: in its place if it is not
     /// too small.
     Near,
@@ -131,9 +134,19 @@ pub(super) fn relation(refused: &Refused<'_>, by: &Request, limits: &Limits) -> 
     if pins_its_own && !same_size && by.requested_bytes < last.requested_bytes {
         return Relation::Unrelated;
     }
-    // Nobody takes a card's memory in place of the host's, unless something ties the two.
-    if refused.wanted_sort.0 == NO_DEVICE && by.device != NO_DEVICE && !is_tied {
-        return Relation::Unrelated;
+    // Nobody takes a card's memory in place of the host's, unless something ties the two. By its size alone it may as well be the
+    // block that the refused one was to be copied to.
+    if refused.wanted_sort.0 == NO_DEVICE && by.device != NO_DEVICE {
+        match is_tied {
+            false => return Relation::Unrelated,
+            true if !same_path && !same_variable => return Relation::Weak,
+            true => {}
+        }
+    }
+    // A variable of the stack has the address of another function's.
+    let is_trifle = by.requested_bytes < last.requested_bytes / limits.least_part.max(1);
+    if is_tied && !same_path && !same_size && is_trifle {
+        return Relation::Weak;
     }
     // From the same place by another way is what each request of a program with one wrapper is.
     match is_tied || is_near && same_place && path_unknown {

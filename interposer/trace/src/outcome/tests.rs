@@ -213,6 +213,10 @@ fn what_ties_memory_to_a_failure_is_known() {
     assert!(!by_time_alone(&[got(Request { path: 0, ..wrappers })]), "where the way is not known, it may be a loop");
     assert!(!by_time_alone(&[got(Request { path: FAILED.path, ..half })]));
     assert!(!by_time_alone(&[got(ELSEWHERE)]), "the same size");
+    let trifle = |path| got(Request { same_variable: true, path, ..elsewhere(4096) });
+    assert!(by_time_alone(&[trifle(2)]), "a variable of the stack has the address of another function's");
+    assert!(!by_time_alone(&[trifle(FAILED.path)]), "a loop of attempts");
+    assert!(!by_time_alone(&[TEXT, trifle(2)]));
     assert!(!by_time_alone(&[Step::LastErrorRead, got(half)]));
     assert!(!by_time_alone(&[got(half), WORK, TEXT]));
 }
@@ -272,6 +276,13 @@ fn memory_of_a_card_is_no_fall_back_for_that_of_the_host() {
     };
     assert_eq!(then(elsewhere(2048 * MIB)), (Dropped, GpuWorkContinued));
     assert_eq!(then(elsewhere(MIB)), (Recovered, FellBack));
+    let by_time_alone = |request: Request| {
+        let mut watched = Watched::new(pinned, OOM);
+        _ = watched.step(got(request), &Limits::DEFAULT);
+        watched.is_made_up_by_time_alone()
+    };
+    assert!(by_time_alone(elsewhere(MIB)), "it may be the block that the host's was to be copied to");
+    assert!(!by_time_alone(Request { same_variable: true, ..elsewhere(MIB) }));
     let registered = Request { kind: Kind::Registered as u8, place: 0x200, path: 2, at_ns: 11 * MS, ..pinned };
     assert_eq!(then(registered), (Recovered, FellBack));
 }
