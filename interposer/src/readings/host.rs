@@ -20,7 +20,8 @@ pub(super) fn read(config: &Config, all: bool, readings: &mut Vec<Reading>) {
     let (used, limit) = cgroup(config);
     push(Quantity::CgroupUsed, used);
     push(Quantity::CgroupLimit, limit);
-    push(Quantity::OpenDescriptors, fs::read_dir("/proc/thread-self/fd").ok().map(|entries| entries.count() as u64));
+    // The process's, which are the first thread's: the recorder's own thread has a table of its own.
+    push(Quantity::OpenDescriptors, fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64));
     push(Quantity::DescriptorLimit, limit_of(libc::RLIMIT_NOFILE));
     let memory = host_memory(config);
     push(Quantity::HostTotal, meminfo(&memory, "MemTotal:"));
