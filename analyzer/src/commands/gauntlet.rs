@@ -22,7 +22,7 @@ use crate::gauntlet::{Ending, Gauntlet, Place, Plan, Trial};
 use crate::report::gauntlet;
 use crate::words::clean;
 
-/// Exit status where an error was dropped, or nothing was tried: a gate must not pass on a program that did not start.
+/// Exit status where an error was dropped, the program faulted, or nothing was tried: a gate must not pass on a program that did not start.
 const NOT_PASSED: u8 = 1;
 /// Of what a program wrote on stderr that allocated nothing, so much of the end is shown.
 const MOST_LINES: usize = 5;
@@ -194,7 +194,7 @@ fn write(args: &GauntletArgs, done: &Gauntlet) -> anyhow::Result<u8> {
         Format::Json => gauntlet::json(out, done),
         Format::Markdown => out.write_all(gauntlet::markdown(done).as_bytes()),
     })?;
-    Ok(if done.counts.dropped > 0 || done.trials.is_empty() { NOT_PASSED } else { 0 })
+    Ok(if done.is_bad() || done.trials.is_empty() { NOT_PASSED } else { 0 })
 }
 
 impl Runner<'_> {

@@ -22,7 +22,7 @@ use crate::passes::shape::Shapes;
 use crate::passes::shape::run::DeviceRun;
 use crate::passes::shape::tensors::TensorRun;
 use crate::replay::Replay;
-use crate::replay::failures::{Inside, Oom};
+use crate::replay::failures::{Inside, Oom, RefusedBy};
 use crate::replay::readings::Series;
 use crate::replay::tracks::around::Around;
 use crate::software::Platform;
@@ -233,6 +233,11 @@ impl<'a> Failure<'a> {
     /// Whether pinned or registered host memory was asked for.
     pub fn is_of_host(&self) -> bool {
         matches!(self.oom.kind, Kind::HostPinned | Kind::Registered)
+    }
+
+    /// Whether requests to the kernel's driver were recorded, and none of them was seen to be refused: then something above it refused.
+    pub fn is_refused_above_kernel(&self) -> bool {
+        self.oom.kernel_host_bytes > 0 && self.oom.refused_by != RefusedBy::Layer(Some(Layer::Kernel))
     }
 
     /// Whether the kernel's driver refused host memory for what is no memory of the card, such as managed memory and queues.

@@ -166,7 +166,8 @@ impl<'a> Case<'a> {
         (self.asked_by_torch(failure.oom.site) == Holds::No).then(|| library.to_owned())
     }
 
-    fn has_torch_library(&self) -> bool {
+    /// Whether a library of PyTorch's is in the process.
+    pub fn has_torch_library(&self) -> bool {
         let modules = &self.trace.metadata.modules.modules;
         modules.iter().any(|module| is_of_torch(module.path.rsplit('/').next().unwrap_or_default()))
     }

@@ -64,4 +64,15 @@ impl Gauntlet {
         }
         Gauntlet { command, undisturbed, places, trials, counts }
     }
+
+    /// Whether the program dropped a failure, or a fault of its own ended it for one. An abort, as by an exception that nobody catches, is
+    /// none.
+    pub fn is_bad(&self) -> bool {
+        const FAULTS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
+        let faulted = |trial: &Trial| {
+            trial.ending != self.undisturbed
+                && matches!(trial.ending, Ending::Signaled(number) if FAULTS.contains(&number))
+        };
+        self.counts.dropped > 0 || self.trials.iter().any(faulted)
+    }
 }

@@ -283,6 +283,8 @@ impl Replay {
         let is_explained = known || uncounted || many_sources || record.has(flag::FROM_RUNTIME);
         let counts = match record.kind() {
             Kind::Registered if !is_explained => !self.is_inside_registered(record.address),
+            // HIP answers "success" when it is given the same block twice (5.7.1 and 6.4.3 do).
+            Kind::Pool if !is_explained => !self.last_frees.took(record.thread, record.address),
             _ => !is_explained,
         };
         if !many_sources {

@@ -75,6 +75,20 @@ fn a_free_that_failed_is_undone() {
     assert_eq!((device(&replay).calls.frees, replay.failed_frees, replay.unmatched_frees), (0, 2, 1));
 }
 
+/// HIP answers "success" to a second stream-ordered free of a block: that is no sign of a call that was not recorded.
+#[test]
+fn a_block_of_a_pool_that_is_freed_twice_was_given() {
+    let free_again = |kind: Kind, api: &str, address: u64| {
+        let mut trace = builder();
+        trace.alloc_kind(kind, "hipMallocAsync", 0x1000, GIB);
+        trace.free_kind(kind, "hipFreeAsync", 0x1000);
+        trace.free_kind(kind, api, address);
+        run(&trace).unmatched_frees
+    };
+    assert_eq!(free_again(Kind::Pool, "hipFreeAsync", 0x1000), 0);
+    assert_eq!(free_again(Kind::Pool, "hipFreeAsync", 0x2000), 1, "that one nobody gave");
+}
+
 #[test]
 fn physical_memory_counts_until_it_is_released_and_unmapped() {
     let mut trace = builder();

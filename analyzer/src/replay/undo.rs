@@ -77,6 +77,12 @@ impl LastFrees {
         self.slots.iter().filter(is_later).filter_map(block).collect()
     }
 
+    /// Whether the last free of a thread took the block at this address.
+    pub(super) fn took(&self, thread: u32, address: u64) -> bool {
+        let slot = &self.slots[thread as usize % SLOTS];
+        slot.thread == thread && matches!(&slot.undo, Undo::Block(block) if block.address == address)
+    }
+
     /// How to undo a call, once.
     pub(super) fn take(&mut self, thread: u32, call: u32) -> Option<Undo> {
         let slot = &mut self.slots[thread as usize % SLOTS];

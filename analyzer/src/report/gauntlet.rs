@@ -252,6 +252,17 @@ mod tests {
 
     /// What nothing but time ties to a failure is told as that.
     #[test]
+    fn a_fault_fails_the_gate_and_an_abort_does_not() {
+        let with = |number| {
+            let mut gauntlet = gauntlet();
+            gauntlet.trials.retain(|trial| trial.fate != Fate::Dropped);
+            gauntlet.trials[0].ending = Ending::Signaled(number);
+            Gauntlet::new(vec!["train".into()], Ending::Exited(0), 9, gauntlet.trials)
+        };
+        assert!(with(libc::SIGSEGV).is_bad() && !with(libc::SIGABRT).is_bad());
+    }
+
+    #[test]
     fn a_fall_back_by_time_alone_is_told_as_such() {
         let mut gauntlet = gauntlet();
         (gauntlet.trials[0].because, gauntlet.trials[0].by_time_alone) = (Some("fell_back"), true);

@@ -94,8 +94,8 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "process-fraction-cap",
-        says: Says::First(Proven),
-        also: &[],
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
         story: "GPU_MAX_HEAP_SIZE=50: 12 of 24 GiB are allowed, 11 are held, 4 more are asked for, and 900 MiB could be had",
         scene: || {
             let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
@@ -105,8 +105,8 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "process-fraction-cap",
-        says: Says::First(Probable),
-        also: &[],
+        says: Says::Found(Possible),
+        also: &["phantom-free"],
         story: "the same, and nobody tried what could be had",
         scene: || heap("50", 4 * GIB),
     },

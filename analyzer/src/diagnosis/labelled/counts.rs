@@ -1,15 +1,15 @@
 //! B. Limits on counts and addresses.
 
 use gpuoom_trace::metadata::Quantity::{
-    AddressSpace, AddressSpaceLimit, DescriptorLimit, KfdOthersVram, KfdProcessVram, LargestAllocatable,
-    MemoryMapLimit, MemoryMaps, OpenDescriptors, RuntimeFree, VramTotal, VramUsed,
+    AddressSpace, AddressSpaceLimit, DescriptorLimit, HostAvailable, HostTotal, KfdOthersVram, KfdProcessVram,
+    LargestAllocatable, MemoryMapLimit, MemoryMaps, OpenDescriptors, RuntimeFree, VramTotal, VramUsed,
 };
 use gpuoom_trace::record::{Event, Kind, Record};
 
 use super::scenes::at_failure;
 use super::{Labelled, Says, Scene};
 use crate::judgement::check::Confidence::{Possible, Probable, Proven};
-use crate::testing::{GIB, MIB, TraceBuilder};
+use crate::testing::{At, GIB, MIB, TraceBuilder};
 
 pub(super) const TRACES: &[Labelled] = &[
     Labelled {
@@ -25,6 +25,13 @@ pub(super) const TRACES: &[Labelled] = &[
         also: &[],
         story: "the same with no mapping left: few of them are the program's blocks",
         scene: || mappings(65_530),
+    },
+    Labelled {
+        id: "map-count-exhaustion",
+        says: Says::Found(Possible),
+        also: &["pinned-host-exhaustion", "kfd-system-memory-limit"],
+        story: "no mapping is left, and 2 MiB of the host's memory are refused with 20 GiB of RAM available",
+        scene: host_without_mappings,
     },
     Labelled {
         id: "map-count-exhaustion",
@@ -244,6 +251,18 @@ fn mappings_of(count: u64, limit: u64, largest: Option<u64>) -> Scene {
     if let Some(largest) = largest {
         at_failure(&mut trace, seq, [(LargestAllocatable, largest)]);
     }
+    Scene { trace }
+}
+
+fn host_without_mappings() -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    // The kernel's driver is asked where the runtime gets so far.
+    let given = At { api: "hipHostMalloc", kind: Kind::HostPinned, address: 0x70_0000_0000, bytes: 64 * MIB };
+    trace.alloc_through(0, &[given, At { api: "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU", kind: Kind::Registered, ..given }]);
+    let record = trace.record(Event::Alloc, Kind::HostPinned, "hipHostMalloc");
+    let seq = trace.push(Record { status: 2, requested: 2 * MIB, ..record }, &[]);
+    let read = [(MemoryMaps, 65_530), (MemoryMapLimit, 65_530), (HostTotal, 64 * GIB), (HostAvailable, 20 * GIB)];
+    at_failure(&mut trace, seq, read);
     Scene { trace }
 }
 

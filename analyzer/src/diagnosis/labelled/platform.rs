@@ -91,6 +91,20 @@ pub(super) const TRACES: &[Labelled] = &[
     },
     Labelled {
         id: "kfd-system-memory-limit",
+        says: Says::Found(Possible),
+        also: &["pinned-host-exhaustion"],
+        story: "40 GiB in one request, TTM gives 32, and HSA refuses without asking the kernel's driver, whose requests are recorded",
+        scene: refused_above_kernel,
+    },
+    Labelled {
+        id: "pinned-host-exhaustion",
+        says: Says::Found(Possible),
+        also: &["kfd-system-memory-limit"],
+        story: "the same",
+        scene: refused_above_kernel,
+    },
+    Labelled {
+        id: "kfd-system-memory-limit",
         says: Says::Not,
         also: &["phantom-free"],
         story: "device memory of a card",
@@ -365,6 +379,20 @@ fn managed_by_kernel(held_gib: u64, asked_gib: u64) -> Scene {
     let outer = trace.record(Event::Alloc, Kind::Managed, "hipMallocManaged");
     let outer = Record { status: 2, requested: asked_gib * GIB, ..outer };
     refused_by_kernel(&mut trace, outer, asked_gib * GIB);
+    trace.after(Event::Exception, "__cxa_throw", 0, 0);
+    Scene { trace }
+}
+
+fn refused_above_kernel() -> Scene {
+    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    trace.machine = CARD.files();
+    let given = At { api: "hipHostMalloc", kind: Kind::HostPinned, address: 0x70_0000_0000, bytes: GIB };
+    trace.alloc_through(0, &[given, At { api: KFD_ALLOC, kind: Kind::Registered, ..given }]);
+    let outer = trace.record(Event::Alloc, Kind::HostPinned, "hipHostMalloc");
+    let inner = trace.record(Event::Alloc, Kind::HostPinned, "hsa_amd_memory_pool_allocate");
+    let parent_distance = (inner.call - outer.call) as u16;
+    trace.push(Record { status: 4104, requested: 40 * GIB, parent_distance, ..inner }, &[]);
+    trace.push(Record { status: 2, requested: 40 * GIB, ..outer }, &[]);
     trace.after(Event::Exception, "__cxa_throw", 0, 0);
     Scene { trace }
 }

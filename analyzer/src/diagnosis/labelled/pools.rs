@@ -272,6 +272,13 @@ pub(super) const TRACES: &[Labelled] = &[
         says: Says::Found(Probable),
         also: &["true-capacity"],
         story: "6 GiB that were taken during two captures live, and 3 were missing",
+        scene: || captured_by(torch(TraceBuilder::default().device(0, "card", 24 * GIB)), 6, true),
+    },
+    Labelled {
+        id: "graph-private-pool",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "the same in a program without PyTorch: whose pools keep what, nobody knows",
         scene: || captured(6, true),
     },
     Labelled {
@@ -303,7 +310,10 @@ pub(super) const TRACES: &[Labelled] = &[
 
 /// A full card of which so many GiB were taken during two captures, and kept or not.
 fn captured(count: u64, kept: bool) -> Scene {
-    let mut trace = TraceBuilder::default().device(0, "card", 24 * GIB);
+    captured_by(TraceBuilder::default().device(0, "card", 24 * GIB), count, kept)
+}
+
+fn captured_by(mut trace: TraceBuilder, count: u64, kept: bool) -> Scene {
     let address = |block: u64| 0x10_0000_0000 + block * 2 * GIB;
     (0..23 - count).for_each(|block| _ = trace.alloc(address(block), GIB));
     for capture in 0..2 {

@@ -3,7 +3,7 @@
 use super::{Rule, failure, run};
 use crate::diagnosis::case::{Case, Failure};
 use crate::diagnosis::exceeded::PROBE;
-use crate::judgement::check::{Check, Confidence, Holds};
+use crate::judgement::check::{Check, Confidence, Holds, Known};
 use crate::replay::failures::RefusedBy;
 use crate::replay::reservations::Refused;
 use crate::replay::tracks::around::Next;
@@ -30,12 +30,14 @@ const FRAGMENT_BYTES: u64 = 2 * MIB;
 /// The process has as many memory mappings as the kernel allows.
 fn map_count_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     let request = failure.request_bytes().get().unwrap_or(u64::MAX);
-    let free = failure.free_bytes();
+    let is_of_host = failure.is_of_host() && !failure.is_of_gtt() && !failure.is_injected();
+    let free = if is_of_host { available(failure) } else { failure.free_bytes() };
     let is_rocm = case.versions.platform == Some(Platform::Rocm);
     // Without this shape nobody would think of it.
     let is_small = request <= case.thresholds.small_request_bytes;
-    let has_room = failure.was_free(free, |free| free / case.thresholds.room_factor >= request) == Holds::Yes;
-    if !check.applies(is_rocm && failure.is_real_of_device() && is_small && has_room) {
+    let has_enough = |free: u64| free / case.thresholds.room_factor >= request;
+    let has_room = if is_of_host { free.is(has_enough) } else { failure.was_free(free, has_enough) } == Holds::Yes;
+    if !check.applies(is_rocm && (failure.is_real_of_device() || is_of_host) && is_small && has_room) {
         return;
     }
     let read = &failure.oom.process;
@@ -128,6 +130,11 @@ fn address_space_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check
             false => "a block larger than what was left could be allocated right after it".to_owned(),
         });
     }
+}
+
+/// What RAM could give then.
+fn available(failure: &Failure<'_>) -> Known<u64> {
+    Known::new(failure.oom.process.host_available_bytes, "available RAM at the failure (MemAvailable)")
 }
 
 /// VMM handles used up the descriptors of the process.

@@ -52,6 +52,10 @@ fn kfd_system_memory_limit(case: &Case<'_>, failure: &Failure<'_>, check: &mut C
         false => "the GPU uses the host's memory".to_owned(),
     });
     more_than_ram(case, failure, check);
+    if of_host && failure.is_refused_above_kernel() {
+        check.at_most(Confidence::Possible);
+        check.would_settle(ABOVE_KERNEL);
+    }
     let most = host_bytes(
         case,
         failure,
@@ -214,6 +218,10 @@ pub(super) fn more_than_ram(case: &Case<'_>, failure: &Failure<'_>, check: &mut 
     check.unless(both.is(|(request, ram)| request > ram), text);
 }
 
+/// What would tell why a runtime refused without a refusal of the kernel's driver.
+const ABOVE_KERNEL: &str = "why the runtime refused it although no recorded request to the kernel's driver was refused: a limit of the process, such as \
+     its memory mappings or its addresses, stops a runtime before it asks";
+
 /// Pinned memory was refused, and not that of a device.
 fn pinned_host_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Check) {
     if !check.applies(failure.is_of_host() && !failure.is_of_gtt() && !failure.is_injected()) {
@@ -234,6 +242,10 @@ fn pinned_host_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
         )
     });
     more_than_ram(case, failure, check);
+    if failure.is_refused_above_kernel() {
+        check.at_most(Confidence::Possible);
+        check.would_settle(ABOVE_KERNEL);
+    }
     let available = case.series(Quantity::HostAvailable).map(|series| series.last.1);
     check.note(available.is_some(), || {
         format!("{} of RAM was available at the last reading", size(available.unwrap_or(0)))

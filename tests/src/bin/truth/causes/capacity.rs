@@ -118,24 +118,30 @@ fn larger_than_device(case: &mut Case) {
     full(case, &refusal);
 }
 
-/// A variable says how much of the card the process may have.
+/// A variable says how much of the card the process may have: CUDA's of all that it holds, HIP's of one block (as HIP 6.4.3 does, which
+/// calls that the whole card).
 fn ceiling(case: &mut Case) {
     let percent = case.rng.within(20, 60);
     let limit = case.card_bytes / 100 * percent;
+    if case.platform.is_hip() {
+        return heap(case, percent, limit);
+    }
     let peak = (limit as f64 * case.rng.between(1.05, 1.4)) as u64;
     case.program.fit(peak.min(case.usable() * 9 / 10));
     case.set("SIM_PROCESS_LIMIT", limit);
-    if case.platform.is_hip() {
-        case.set("GPU_MAX_HEAP_SIZE", percent);
-    } else {
-        case.set("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", format!("0={}M", limit / MIB));
-    }
+    case.set("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", format!("0={}M", limit / MIB));
     let refusal = refused(case, limit);
     let free = case.usable() - refusal.held;
     case.truth.fails = Some(true);
     case.truth.right = vec!["process-fraction-cap"];
     case.truth.also = [case.shapes(&refusal), vec!["phantom-free"]].concat();
     case.truth.is_decidable = is_plenty(free, refusal.bytes);
+}
+
+fn heap(case: &mut Case, percent: u64, limit: u64) {
+    case.set("SIM_REPORTED_CAPACITY", limit);
+    case.set("GPU_MAX_HEAP_SIZE", percent);
+    one_above(case, limit);
 }
 
 /// What the catalogue calls free memory that was enough.
@@ -147,10 +153,15 @@ pub(super) fn is_plenty(free: u64, request: u64) -> bool {
 fn single_ceiling(case: &mut Case) {
     let percent = case.rng.within(20, 60);
     let limit = case.card_bytes / 100 * percent;
+    case.set("GPU_SINGLE_ALLOC_PERCENT", percent);
+    one_above(case, limit);
+}
+
+/// One request is above what a block may have, and would have fitted.
+fn one_above(case: &mut Case, limit: u64) {
     let peak = case.share(0.1, 0.3);
     case.program.fit(peak.min(limit));
     case.set("SIM_LARGEST_REQUEST", limit);
-    case.set("GPU_SINGLE_ALLOC_PERCENT", percent);
     let room = (case.usable() - peak) as f64;
     let wanted = ((room * case.rng.between(0.8, 0.9)) as u64).max(limit + 64 * MIB) & !0xFFF;
     let step = case.rng.within(0, case.program.steps.len() as u64 - 1) as usize;
