@@ -151,8 +151,7 @@ pub(super) fn relation(refused: &Refused<'_>, by: &Request, limits: &Limits) -> 
     // From the same place by another way is what each request of a program with one wrapper is.
     match is_tied || is_near && same_place && path_unknown {
         true => Relation::FallBack,
-        // More from elsewhere is another request, unless room was made for it.
-        false if is_near && (by.requested_bytes <= last.requested_bytes || refused.gave_back) => Relation::Near,
+        false if is_near => Relation::Near,
         false => Relation::Unrelated,
     }
 }
