@@ -24,6 +24,8 @@ static INSIDE: AtomicBool = AtomicBool::new(false);
 /// Calls of the program under way that end what a device or a context holds. Nobody else may use the device meanwhile (CUDA runtime API,
 /// `cudaDeviceReset`): no vendor call of ours may begin.
 static PAUSES: AtomicU32 = AtomicU32::new(0);
+/// A pause was waited for in vain.
+static PAUSE_LASTS: AtomicBool = AtomicBool::new(false);
 /// How often somebody looks, 100 µs apart, whether the thread has left the vendor's code.
 const LOOKS: u32 = 2000;
 /// The same, whether the program's reset is over.
@@ -191,6 +193,7 @@ pub(super) fn forget_parent() {
     CLOSED.store(false, Ordering::SeqCst);
     INSIDE.store(false, Ordering::SeqCst);
     PAUSES.store(0, Ordering::SeqCst);
+    PAUSE_LASTS.store(false, Ordering::Relaxed);
 }
 
 /// Runs a vendor call, unless the process is ending, or a reset of the program's does not.
@@ -201,18 +204,23 @@ fn in_runtime<T>(call: impl FnOnce() -> T) -> Option<T> {
 }
 
 fn may_enter() -> bool {
-    for _ in 0..LOOKS_AT_PAUSE {
+    // A thread that left its reset by a jump, or was ended in it, ends no pause: that is waited for once. Relaxed: this thread alone
+    // reads and writes it.
+    let looks = if PAUSE_LASTS.load(Ordering::Relaxed) { 1 } else { LOOKS_AT_PAUSE };
+    for _ in 0..looks {
         // SeqCst on all flags: either `close_runtime` and a pause see that we are inside, or we see them.
         INSIDE.store(true, Ordering::SeqCst);
         if CLOSED.load(Ordering::SeqCst) {
             return false;
         }
         if PAUSES.load(Ordering::SeqCst) == 0 {
+            PAUSE_LASTS.store(false, Ordering::Relaxed);
             return true;
         }
         INSIDE.store(false, Ordering::SeqCst);
         guard::sleep_micros(100);
     }
+    PAUSE_LASTS.store(true, Ordering::Relaxed);
     false
 }
 
