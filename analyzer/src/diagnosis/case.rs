@@ -303,6 +303,11 @@ impl<'a> Failure<'a> {
         )
     }
 
+    /// Whether `GPU_MAX_HEAP_SIZE` leaves HIP a share of the card.
+    pub fn is_heap_limited(&self) -> bool {
+        self.is_heap_limited
+    }
+
     /// What the card itself has: `GPU_MAX_HEAP_SIZE` leaves HIP less of it.
     pub fn card_bytes(&self) -> Known<u64> {
         match self.oom.read.vram_total_bytes {

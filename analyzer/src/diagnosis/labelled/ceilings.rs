@@ -80,6 +80,27 @@ pub(super) const TRACES: &[Labelled] = &[
         scene: || above_heap(5 * GIB),
     },
     Labelled {
+        id: "request-exceeds-device",
+        says: Says::Not,
+        also: &["true-capacity"],
+        story: "GPU_MAX_HEAP_SIZE=50 leaves HIP 12 of 24 GiB, and 14 are asked for with 11 free: no more than the card has",
+        scene: || {
+            let mut trace = TraceBuilder::default().device(0, "card", 12 * GIB);
+            set(&mut trace, "GPU_MAX_HEAP_SIZE", "50");
+            (0..13).for_each(|block| _ = trace.alloc(0x10_0000_0000 + block * 2 * GIB, GIB));
+            let seq = trace.refuse(14 * GIB);
+            let read = [
+                (RuntimeFree, 11 * GIB),
+                (VramTotal, 24 * GIB),
+                (VramUsed, 13 * GIB),
+                (KfdProcessVram, 13 * GIB),
+                (KfdOthersVram, 0),
+            ];
+            at_failure(&mut trace, seq, read);
+            Scene { trace }
+        },
+    },
+    Labelled {
         id: "process-fraction-cap",
         says: Says::Not,
         also: &["phantom-free"],

@@ -274,7 +274,9 @@ fn request_exceeds_device(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
     }
     // Of a block that PyTorch puts together from pages the last of these is no measure.
     let block = failure.oom.error.as_ref().map_or(0, |error| error.requested_bytes);
-    let of_card = |request: Known<u64>| request.map(|request| request.max(block)).zip(failure.total_bytes());
+    // What a setting leaves the runtime of the card is not the device.
+    let whole = if failure.is_heap_limited() { failure.card_bytes() } else { failure.total_bytes() };
+    let of_card = |request: Known<u64>| request.map(|request| request.max(block)).zip(whole);
     let exceeds = |both: Known<(u64, u64)>| both.is(|(request, total)| request > total);
     let least = of_card(failure.least_request_bytes());
     let holds = match exceeds(least) {

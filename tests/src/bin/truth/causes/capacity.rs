@@ -140,6 +140,8 @@ fn ceiling(case: &mut Case) {
 
 fn heap(case: &mut Case, percent: u64, limit: u64) {
     case.set("SIM_REPORTED_CAPACITY", limit);
+    // What HIP 6.4.3 calls free is what the card has free.
+    case.set("SIM_OVER_REPORTED", case.card_bytes - limit);
     case.set("GPU_MAX_HEAP_SIZE", percent);
     one_above(case, limit);
 }
