@@ -123,7 +123,8 @@ impl Replay {
             }
             None => Default::default(),
         };
-        if self.failures.listed.len() < MAX_LISTED {
+        let is_listed = self.failures.listed.len() < MAX_LISTED;
+        if is_listed {
             let pool = (record.kind() == Kind::Pool).then(|| self.pool_number(record, payload));
             let around = self.around_now(record, side, device, held.requested_bytes, pool);
             self.tracks.refused(record, device, around);
@@ -143,7 +144,8 @@ impl Replay {
             held_managed_granules: managed.granules,
             held_managed_blocks: managed.blocks,
             held_host_bytes: self.accounts.host.held.requested_bytes,
-            kernel_host_bytes: self.lower.kernel_host_bytes(),
+            // Of very many refusals the later ones are only counted.
+            kernel_host_bytes: if is_listed { self.lower.kernel_host_bytes() } else { 0 },
             most,
             most_host_bytes: self.accounts.host.most.held_bytes,
             census,

@@ -17,6 +17,8 @@ use crate::machine::Machine;
 use crate::passes::facts;
 use crate::passes::fragmentation::saturate;
 use crate::passes::growth::{self, Growth, cycles_of};
+use crate::passes::ledger::source_name;
+use crate::passes::libraries::Libraries;
 use crate::passes::rise::cycles_behind;
 use crate::passes::tensor_growth::{self, OfLabels, TensorGrowth};
 use crate::passes::trend::Course;
@@ -25,7 +27,6 @@ use crate::replay::account::{Account, Calls};
 use crate::replay::block::Side;
 use crate::replay::census::Census;
 use crate::replay::failures::{Oom, RefusedBy};
-use crate::replay::readings::Source;
 use crate::software::torch_version;
 use crate::symbols::SymbolPlaces;
 use crate::thresholds::{Change, Thresholds};
@@ -57,6 +58,7 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
     }
     let mut sums: BTreeMap<Place, Figures> = accounts.keys().map(|place| (*place, Figures::default())).collect();
     rows.iter().for_each(|((place, ..), row)| sums.entry(*place).or_default().add(row));
+    let libraries = Libraries::new(trace, replay);
     let places = sums.into_iter().map(|(place, figures)| {
         let facts = trace.metadata.devices.iter().find(|facts| Place::Gpu(facts.index) == place);
         let name = facts.map(|facts| facts.name.clone()).filter(|name| !name.is_empty());
@@ -67,7 +69,7 @@ pub fn profile(trace: &TraceFile, replay: &Replay, symbols: &SymbolPlaces, thres
             place,
             name,
             figures,
-            most_in_use: most_in_use(replay, place),
+            most_in_use: most_in_use(replay, &libraries, place),
             growth_per_second: growth.as_ref().map(growth_per_second),
             unsaid: growth.as_ref().and_then(|growth| unsaid(replay, place, growth, thresholds)),
             open_growth_per_second: growth.as_ref().and_then(open_growth_per_second),
@@ -209,15 +211,10 @@ fn label_growth(run: &tensor_growth::Run<'_>) -> Vec<LabelGrowth> {
 }
 
 /// What runtime, libraries, driver and other processes take is in no figure of the program's calls: readings have it.
-fn most_in_use(replay: &Replay, place: Place) -> Option<InUse> {
+fn most_in_use(replay: &Replay, libraries: &Libraries<'_>, place: Place) -> Option<InUse> {
     let Place::Gpu(device) = place else { return None };
     let read = replay.comparisons.get(&device)?.fullest?.in_use;
-    let by = match read.source {
-        Source::Sysfs => "sysfs",
-        Source::Kfd => "KFD",
-        Source::Nvml => "NVML",
-        Source::Runtime => "the runtime",
-    };
+    let by = source_name(libraries, device, read.source);
     Some(InUse { bytes: read.bytes, by, of_process: read.of_process })
 }
 

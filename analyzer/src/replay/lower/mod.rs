@@ -125,8 +125,8 @@ impl Lower {
 
     /// What the kernel's driver gave of the host's memory inside the program's calls and beside them, and what still lives of it.
     pub fn kernel_host_bytes(&self) -> u128 {
-        let of_host = self.sums.of(Side::Host, NO_DEVICE).into_iter().filter(|(class, _)| class.layer == Layer::Kernel);
-        of_host.map(|(_, sum)| sum.bytes).sum()
+        let is_of_host = |class: &Class| class.layer == Layer::Kernel && Side::of(class.kind) == Side::Host;
+        self.sums.rows().filter(|(class, _)| is_of_host(class)).map(|(_, sum)| sum.bytes).sum()
     }
 
     /// What vendor libraries took outside any recorded call: a row per layer, function and call site.
