@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use gpuoom_tests::{Client, RocmRelease, ZOO_ON_ROCM, program, rocm_on_card};
+use gpuoom_tests::{Client, Finished, RocmRelease, ZOO_ON_ROCM, program, rocm_on_card};
 
 /// Set to write the page anew.
 const UPDATE: &str = "UPDATE_ROCM_VERSIONS";
@@ -35,6 +35,11 @@ const SECTIONS: &[(&str, &str, &str)] = &[
          that Linux's `kfd_ioctl.h` does not have, and where that fails, answers hipErrorInvalidValue.",
     ),
     ("graphs", "Memory nodes of graphs", "A graph that takes and frees 64 MiB, launched three times."),
+    (
+        "captures",
+        "Stream-ordered memory while a stream is captured",
+        "The stream is the program's own; one block is freed on it before the capture ends, the other after the graph has run.",
+    ),
     ("blocks", "Small blocks, copies, streams, reset", "The process's first GPU calls: its queues are in the numbers."),
     ("host", "Host memory and managed memory", "8 GiB of host memory for the card; no XNACK."),
 ];
@@ -54,6 +59,11 @@ const SIMULATED_OTHERWISE: &[(&str, &str)] = &[
     ("hipGraphInstantiate", "queues take no memory"),
     ("graph memory, ReservedMemCurrent after it", "no memory behind nodes of graphs"),
     ("graph memory, ReservedMemCurrent at the end", "no memory behind nodes of graphs"),
+    ("hipGraphInstantiate of what was captured", "queues take no memory"),
+    ("hipGraphLaunch", "no memory behind nodes of graphs"),
+    ("hipStreamSynchronize after it", "no memory behind nodes of graphs"),
+    ("graph memory, ReservedMemCurrent when it has run", "no memory behind nodes of graphs"),
+    ("hipDeviceSynchronize after it", "no memory behind nodes of graphs"),
     ("hipMalloc of 1 byte, the second", "each block has granules of its own"),
     ("hipFree of the second", "each block has granules of its own"),
     ("hipMemcpy of 1 MiB to it, the first copy", "queues take no memory"),
@@ -93,11 +103,24 @@ each of the kernel's requests once (`tests/tests/rocm6_zoo.rs`).
 
 type Answers = Vec<(String, String)>;
 
+/// The recorded run, of the first pair of runs that say the same. HIP 5.2.3 alone, without the recorder, was seen to make two requests
+/// more than usual for a stream: one pair may differ for that, and three pairs in turn do not.
+fn both_alike(client: &Client) -> Finished {
+    for _ in 0..2 {
+        let (plain, recorded) = (client.run_plain(), client.run_recorded());
+        if (&plain.stdout, &plain.stderr, plain.status) == (&recorded.stdout, &recorded.program_stderr(), recorded.status) {
+            return recorded;
+        }
+        eprintln!("two runs differ, and are made again:\n{}\nwith the recorder:\n{}", plain.stdout, recorded.stdout);
+    }
+    client.run_both()
+}
+
 /// The questions of a section and what was answered, up to the one that killed the process.
 fn answers(client: &Client, section: &str, recorded_as_well: bool) -> Answers {
     let client = client.clone().arg(section).env("GPUOOM_PROBE", "off");
     let client = if section == "ipc" { client.env("HSA_ENABLE_IPC_MODE_LEGACY", "0") } else { client };
-    let run = if recorded_as_well { client.run_both() } else { client.run_plain() };
+    let run = if recorded_as_well { both_alike(&client) } else { client.run_plain() };
     let mut answers = Answers::new();
     for line in run.stdout.lines() {
         let [_, what, answer] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("not an answer: {line}") };

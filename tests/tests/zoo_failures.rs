@@ -193,6 +193,17 @@ fn a_null_that_is_of_another_is_no_failed_pointer() {
     assert!(!text.contains("trusted"), "{text}");
 }
 
+/// Also where another failure came in between.
+#[test]
+fn a_variable_that_was_filled_again_left_no_null() {
+    let run = uses_a_null("refilled");
+    let report = report_of(&run);
+    let because = [0, 1].map(|index| report.text(&format!("/ooms/{index}/because")).to_owned());
+    assert_eq!(because, ["gpu_work_continued", "failed_pointer_used"]);
+    let text = words_of(&run);
+    assert!(!text.contains("which may be the one that this call left") && !text.contains("this one among them"), "{text}");
+}
+
 /// Smaller requests for another variable may be attempts to make up for a failure, and yet its own variable still holds the null.
 #[test]
 fn a_null_is_of_the_variable_that_got_nothing() {

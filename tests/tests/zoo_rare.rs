@@ -115,3 +115,27 @@ fn cuda_calls_are_told_by_the_runtime_and_by_the_driver_below_it() {
     }
     run.only_trace().report().assert_only_oom("unresolved", "trace_ended");
 }
+
+/// Memory that a capture makes a node of the graph is not taken yet: not on the page, not on the virtual card, which the four nodes
+/// would fill.
+fn assert_nodes_are_not_held(client: Client) {
+    let client = client.env("GPUOOM_PROBE", "off").env("SIM_CAPACITY", "1G").env("GPUOOM_CAPACITY", "500M");
+    let run = client.run_both();
+    assert_eq!((run.exit_code(), run.stdout.as_str()), (0, "end of none: 1\ndone\n"), "{}", run.stderr);
+    let report = run.only_trace().report();
+    report.assert_nothing_lost();
+    assert_eq!((report.number("/devices/0/allocations"), report.number("/devices/0/frees")), (2, 2));
+    assert_eq!(report.number("/devices/0/peak/requested_bytes"), 160 * MIB);
+    assert_eq!((report.number("/unmatched_frees"), report.number("/failed_frees")), (0, 0));
+    assert_eq!(report.number("/graph_node_bytes"), 512 * MIB);
+}
+
+#[test]
+fn hip_memory_of_a_capture_is_not_held() {
+    assert_nodes_are_not_held(Client::new(program("captured_pool.c")));
+}
+
+#[test]
+fn cuda_memory_of_a_capture_is_not_held() {
+    assert_nodes_are_not_held(Client::new(program_with("cuda_captured_pool.c", Library::CudaOverDriver)));
+}

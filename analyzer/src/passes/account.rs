@@ -68,6 +68,8 @@ pub struct AccountSummary {
     pub empty_allocations: u64,
     /// Blocks whose address was given out again although no free was seen.
     pub replaced: u64,
+    /// Pins of host memory that was registered already.
+    pub registered_again: u64,
     /// Blocks that a device reset took away.
     pub reset: u64,
     /// The moment when most was asked for.
@@ -80,13 +82,14 @@ pub struct AccountSummary {
 pub(super) fn describe_account(replay: &Replay, account: &Account) -> AccountSummary {
     let padded = |granules: u64| granules.saturating_mul(replay.granularity_bytes);
     let Peak { at, held, managed, .. } = &account.peak;
-    let Calls { allocations, frees, failures, empty_allocations, replaced, reset } = account.calls;
+    let Calls { allocations, frees, failures, empty_allocations, replaced, registered_again, reset } = account.calls;
     AccountSummary {
         allocations,
         frees,
         failures,
         empty_allocations,
         replaced,
+        registered_again,
         reset,
         peak: PeakSummary {
             at_ns: if held.blocks > 0 { replay.clock.at_ns(*at) } else { 0 },

@@ -25,6 +25,8 @@ const RUNTIME: &str = "runtime";
 pub const POOLS: &str = "runtime pools and caches";
 /// What lower layers hold beyond what was asked for.
 const ROUNDING: &str = "rounding";
+/// Host memory that a layer below has pinned beyond what the program has registered: HIP keeps what it registered twice.
+pub const STILL_PINNED: &str = "still pinned";
 /// What is taken while a context, a library's handle or a queue is set up.
 const SET_UP: &str = "contexts and library handles";
 
@@ -61,6 +63,7 @@ pub fn of_calls(replay: &Replay, libraries: &Libraries<'_>, census: &Census) -> 
         let (owner, kind) = match asking.kind {
             Kind::Pool => (POOLS, Kind::Pool),
             Kind::Managed => (PROGRAM, Kind::Managed),
+            Kind::Registered => (STILL_PINNED, Kind::Registered),
             kind => (ROUNDING, kind),
         };
         add(&mut rows, (owner, Some(layer), kind.name(), None, None), Amount { bytes, asked: bytes, blocks: 0 });

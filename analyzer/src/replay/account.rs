@@ -75,6 +75,8 @@ pub struct Calls {
     pub empty_allocations: u64,
     /// Blocks whose address was given out again although no free was seen.
     pub replaced: u64,
+    /// Pins of host memory that was registered already. HIP answers success, counts one registration, and one call ends it.
+    pub registered_again: u64,
     /// Blocks that a device reset took away.
     pub reset: u64,
 }

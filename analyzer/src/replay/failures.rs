@@ -236,6 +236,10 @@ fn apply(listed: &mut [Oom], watch: &mut ThreadWatch, step: Step, limits: &Limit
             Some(pointer) => Step::GpuWork { failed_pointer: uses_pointer_of(listed, story, stories, pointer) },
             None => step,
         };
+        // A null that another's failed call left, and is known to have left, is nothing to this one.
+        let is_perhaps_its =
+            |pointer: &PointerUse| pointer.whose.is_none() || matches!(step, Step::GpuWork { failed_pointer: true });
+        let evidence = Evidence { pointer: evidence.pointer.filter(is_perhaps_its), ..evidence };
         let answer = story.watched.step(step, limits);
         let is_made_up_by_time_alone = story.watched.is_made_up_by_time_alone();
         let counts_for_nothing = evidence.is_block() && story.watched.settled().is_none();

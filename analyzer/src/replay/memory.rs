@@ -119,7 +119,9 @@ impl Replay {
         if let Some(old) = self.make_live(side, block, block.at)
             && let Some(account) = self.accounts.of_mut(&old)
         {
-            account.calls.replaced += 1;
+            let pins_both = old.kind == Kind::Registered && block.kind == Kind::Registered;
+            let count = if pins_both { &mut account.calls.registered_again } else { &mut account.calls.replaced };
+            *count += 1;
         }
         let Some(account) = self.accounts.side_mut(side, block.device) else { return };
         account.calls.allocations += 1;

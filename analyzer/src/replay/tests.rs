@@ -645,7 +645,7 @@ proptest! {
         prop_assert_eq!(blocks.len(), at_peak.len());
         prop_assert_eq!(at_peak, naive.peak.1);
         let calls = account.calls;
-        prop_assert_eq!(calls.allocations, calls.frees + calls.replaced + account.held.blocks);
+        prop_assert_eq!(calls.allocations, calls.frees + calls.replaced + calls.registered_again + account.held.blocks);
     }
 
     #[test]

@@ -31,13 +31,15 @@ pub(crate) struct Described {
     pub(crate) numbers: [u64; 2],
     /// How many of `numbers` count.
     pub(crate) number_count: u8,
+    /// Ordered on a stream that is being captured: a node of a graph, whose memory is taken when the graph runs.
+    pub(crate) is_captured: bool,
 }
 
 impl Described {
     /// An address and a size.
     #[inline(always)]
     pub(crate) fn new(address: u64, requested: u64) -> Self {
-        Described { address, requested, device: None, kind: None, numbers: [0; 2], number_count: 0 }
+        Described { address, requested, device: None, kind: None, numbers: [0; 2], number_count: 0, is_captured: false }
     }
 }
 

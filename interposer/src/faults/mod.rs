@@ -88,6 +88,9 @@ pub(crate) fn judge(frame: &Frame, event: Event, kind: Kind, what: &Described) -
     if let Some(reason) = rules::refuses(number, what.requested, frame.caller()) {
         return Verdict::Refused { reason, number };
     }
+    if what.is_captured {
+        return Verdict::Made(None);
+    }
     match card::reserve(event, kind, what, frame.thread_device()) {
         Ok(room) => Verdict::Made(room),
         Err(full) => Verdict::Full { granularity_bytes: full.granularity_bytes, number },

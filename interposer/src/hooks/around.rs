@@ -5,7 +5,7 @@ use gpuoom_trace::outcome::UNKNOWN_BYTES;
 use gpuoom_trace::record::{Event, Kind, Record, flag};
 
 use super::scopes;
-use crate::base::{guard, thread};
+use crate::base::{captures, guard, thread};
 use crate::call::{Described, Frame, probed};
 use crate::devices::contexts::say_context;
 use crate::faults::{Reason, Verdict};
@@ -30,7 +30,7 @@ pub(super) fn real_of(api: u16) -> *const () {
 }
 
 /// Allocations: recorded after the call, because only then the address is known, and because another thread can't get the
-/// same address before this one frees it.
+/// same address before this one frees it. One that a capture made a node of a graph is recorded as such a node.
 #[inline(always)]
 pub(super) fn allocation(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     let Some(frame) = call.frame else {
@@ -107,7 +107,11 @@ fn allocate(
         what.address = 0;
     }
     scopes::asked(frame, if status == 0 { what.address } else { 0 });
-    let mut record = frame.record(event, kind, status, &what, true);
+    let is_node = status == 0 && what.is_captured;
+    if is_node {
+        what.number_count = 0;
+    }
+    let mut record = frame.record(if is_node { Event::Reserve } else { event }, kind, status, &what, true);
     let is_awake = frame.is_programs_own() && watch::is_awake();
     if is_awake {
         record.kind_flags |= watch::flags_of(describe(false).address);
@@ -115,8 +119,10 @@ fn allocate(
     let seq = frame.publish(&record, &what);
     frame.clear_under_way();
     if frame.is_programs_own() {
-        if status == 0 {
-            watch::allocated(frame, &record, is_awake);
+        if is_node {
+            // Nothing was given yet: it makes up for no failure.
+        } else if status == 0 {
+            watch::allocated(frame, &record, if is_awake { describe(false).address } else { 0 }, is_awake);
         } else {
             watch::failed(frame, &record, seq, out);
         }
@@ -232,7 +238,8 @@ pub(super) fn creation(call: Call, describe: impl Fn(bool) -> Described, real: i
         // How much it takes is not known: only its own success, or another's of its sort, makes up for its failure.
         let record = Record { requested: UNKNOWN_BYTES, ..record };
         if status == 0 {
-            watch::allocated(&frame, &record, watch::is_awake());
+            let variable = describe(false).address;
+            watch::allocated(&frame, &record, variable, watch::is_awake());
         } else {
             watch::failed(&frame, &record, seq, out);
         }
@@ -284,9 +291,12 @@ pub(super) fn capture_ended(call: Call, describe: impl Fn(bool) -> Described, re
 #[inline(always)]
 fn capture(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32, begins: bool) -> i32 {
     let is_programs_own = call.frame.is_some_and(|frame| frame.is_programs_own());
+    let stream = describe(false).address;
     let status = naming(call, describe, real);
-    if is_programs_own && status == 0 {
-        readings::capture_changed(begins);
+    if is_programs_own && !begins {
+        captures::end(stream, status);
+    } else if is_programs_own && status == 0 {
+        captures::begin(stream);
     }
     status
 }

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use super::describe::{
     Extent, IpcHandle, Out, Pointer, advised, array, attribute, block, captured, device_number, external,
     external_array, external_buffer, from_pool, given, graph_attribute, graph_memory, graph_node, instantiated, limit,
-    of_device, pitched, place, pool, pool_at, pool_of, resource_memory, resources, sent, trimmed, volume,
+    of_device, ordered, pitched, place, pool, pool_at, pool_of, resource_memory, resources, sent, trimmed, volume,
 };
 use super::handed::entry_points::NOT_SAID;
 use super::legacy::pool_for;

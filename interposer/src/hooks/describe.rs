@@ -2,7 +2,7 @@
 
 use gpuoom_trace::record::NO_DEVICE;
 
-use crate::base::program_memory;
+use crate::base::{captures, program_memory};
 use crate::call::Described;
 
 /// An out-parameter for a pointer or handle.
@@ -251,6 +251,12 @@ pub(super) unsafe fn external_buffer(done: bool, out: Out, memory: u64, descript
 pub(super) unsafe fn from_pool(done: bool, out: Out, size_bytes: usize, pool: Pointer) -> Described {
     // SAFETY: promised by the caller.
     unsafe { Described { numbers: [pool, 0], number_count: 1, ..block(done, out, size_bytes) } }
+}
+
+/// A block that is ordered on a stream.
+#[inline(always)]
+pub(super) fn ordered(block: Described, stream: Pointer) -> Described {
+    Described { is_captured: captures::has(stream), ..block }
 }
 
 /// A memory node of a graph: `hipMemAllocNodeParams` / `cudaMemAllocNodeParams` begin with the properties of a pool and have

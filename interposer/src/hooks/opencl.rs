@@ -178,7 +178,7 @@ fn note_by_itself(api: u16, status: i32) {
         // How much it takes is not known here.
         let record = Record { requested: UNKNOWN_BYTES, ..record };
         match status {
-            0 => watch::allocated(&frame, &record, watch::is_awake()),
+            0 => watch::allocated(&frame, &record, 0, watch::is_awake()),
             _ => watch::failed(&frame, &record, seq, 0),
         }
     }

@@ -11,7 +11,7 @@ mod sysfs;
 
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gpuoom_trace::chunk::kind;
 use gpuoom_trace::metadata::{self, Quantity, Reading, probe_skipped, trigger};
@@ -19,7 +19,7 @@ use gpuoom_trace::payload;
 use gpuoom_trace::record::{Event, Kind, MAX_PAYLOAD_BYTES, NO_DEVICE, Record, flag};
 
 use crate::base::config::{self, Probe};
-use crate::base::{guard, thread};
+use crate::base::{captures, guard, thread};
 use crate::call::{Frame, probed};
 use crate::devices;
 use crate::record::{Failure, Recorder, Request, state};
@@ -40,8 +40,6 @@ static KNOWN_DEVICES: AtomicU64 = AtomicU64::new(0);
 static KNOWN_TO_KERNEL: AtomicU64 = AtomicU64::new(0);
 /// Devices whose primary context CUDA has given up, and that no allocation has succeeded on since: to ask the runtime would make another.
 static RESET_DEVICES: AtomicU64 = AtomicU64::new(0);
-/// Streams being captured.
-static CAPTURES: AtomicU32 = AtomicU32::new(0);
 /// What is to be done when the program's runtime is up.
 static ON_FIRST_USE: OnceLock<fn()> = OnceLock::new();
 /// Raised while a probe may hold memory.
@@ -100,19 +98,10 @@ pub(crate) fn forget_parent() {
     KNOWN_DEVICES.store(0, Ordering::Relaxed);
     KNOWN_TO_KERNEL.store(0, Ordering::Relaxed);
     RESET_DEVICES.store(0, Ordering::Relaxed);
-    CAPTURES.store(0, Ordering::Relaxed);
+    captures::forget_parent();
     PROBING.store(false, Ordering::Release);
     FAILURES_ASKED.store(0, Ordering::Relaxed);
     asker::forget_parent();
-}
-
-/// The program began or ended the capture of a stream.
-pub(crate) fn capture_changed(begun: bool) {
-    if begun {
-        CAPTURES.fetch_add(1, Ordering::Relaxed);
-    } else {
-        let _ = CAPTURES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
-    }
 }
 
 /// The program uses a stream-ordered pool, or a graph that allocates.
@@ -330,7 +319,7 @@ impl Readings {
         if !asked || !failure.wants_probe {
             return Err(probe_skipped::NOT_ASKED);
         }
-        if CAPTURES.load(Ordering::Relaxed) != 0 {
+        if captures::is_any() {
             return Err(probe_skipped::CAPTURE);
         }
         self.probed.push(failure.device);

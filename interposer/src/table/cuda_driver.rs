@@ -38,12 +38,12 @@ macro_rules! functions {
                     |done| small_array(done, out, descriptor, true);
                 cuMipmappedArrayCreate(out: Out, descriptor: *const u8, levels: u32) => allocation, Alloc, Array,
                     |done| driver_array(done, out, descriptor, true, levels);
-                cuMemAllocAsync(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| block(done, out, size);
-                cuMemAllocAsync_ptsz(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| block(done, out, size);
+                cuMemAllocAsync(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| ordered(block(done, out, size), stream);
+                cuMemAllocAsync_ptsz(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| ordered(block(done, out, size), stream);
                 cuMemAllocFromPoolAsync(out: Out, size: usize, memory_pool: Pointer, stream: Pointer) => allocation, Alloc, Pool,
-                    |done| from_pool(done, out, size, memory_pool);
+                    |done| ordered(from_pool(done, out, size, memory_pool), stream);
                 cuMemAllocFromPoolAsync_ptsz(out: Out, size: usize, memory_pool: Pointer, stream: Pointer) => allocation, Alloc, Pool,
-                    |done| from_pool(done, out, size, memory_pool);
+                    |done| ordered(from_pool(done, out, size, memory_pool), stream);
                 cuMemCreate(out: Out, size: usize, properties: *const u8, flags: u64) => allocation, Alloc, Physical,
                     |done| physical(done, out, size, properties);
                 cuMulticastCreate(out: Out, properties: *const u8) => naming, Reserve, Reserved, |done| block(done, out, 0);

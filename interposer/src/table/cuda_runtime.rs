@@ -27,12 +27,12 @@ macro_rules! functions {
                 cudaHostAlloc(out: Out, size: usize, flags: u32) => allocation, Alloc, HostPinned, |done| block(done, out, size);
                 cudaHostRegister(host: Pointer, size: usize, flags: u32) => allocation, Pin, Registered,
                     |_done| Described::new(host, size as u64);
-                cudaMallocAsync(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| block(done, out, size);
-                cudaMallocAsync_ptsz(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| block(done, out, size);
+                cudaMallocAsync(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| ordered(block(done, out, size), stream);
+                cudaMallocAsync_ptsz(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| ordered(block(done, out, size), stream);
                 cudaMallocFromPoolAsync(out: Out, size: usize, memory_pool: Pointer, stream: Pointer) => allocation, Alloc, Pool,
-                    |done| from_pool(done, out, size, memory_pool);
+                    |done| ordered(from_pool(done, out, size, memory_pool), stream);
                 cudaMallocFromPoolAsync_ptsz(out: Out, size: usize, memory_pool: Pointer, stream: Pointer) => allocation, Alloc, Pool,
-                    |done| from_pool(done, out, size, memory_pool);
+                    |done| ordered(from_pool(done, out, size, memory_pool), stream);
                 cudaIpcOpenMemHandle(out: Out, handle: IpcHandle, flags: u32) => allocation, Import, Imported, |done| block(done, out, 0);
                 cudaMemPoolImportPointer(out: Out, memory_pool: Pointer, data: Pointer) => allocation, Import, Imported,
                     |done| block(done, out, 0);

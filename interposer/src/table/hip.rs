@@ -39,9 +39,9 @@ macro_rules! functions {
                 hipMemAllocHost(out: Out, size: usize) => allocation, Alloc, HostPinned, |done| block(done, out, size);
                 hipHostRegister(host: Pointer, size: usize, flags: u32) => allocation, Pin, Registered,
                     |_done| Described::new(host, size as u64);
-                hipMallocAsync(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| block(done, out, size);
+                hipMallocAsync(out: Out, size: usize, stream: Pointer) => allocation, Alloc, Pool, |done| ordered(block(done, out, size), stream);
                 hipMallocFromPoolAsync(out: Out, size: usize, memory_pool: Pointer, stream: Pointer) => allocation, Alloc, Pool,
-                    |done| from_pool(done, out, size, memory_pool);
+                    |done| ordered(from_pool(done, out, size, memory_pool), stream);
                 hipMemCreate(out: Out, size: usize, properties: *const u8, flags: u64) => allocation, Alloc, Physical,
                     |done| physical(done, out, size, properties);
                 hipIpcOpenMemHandle(out: Out, handle: IpcHandle, flags: u32) => allocation, Import, Imported, |done| block(done, out, 0);

@@ -197,14 +197,14 @@ pub(super) fn same_variable(out: u64) -> u8 {
     if is_same { flag::SAME_VARIABLE } else { 0 }
 }
 
-/// An allocation succeeded.
-pub(super) fn allocated(frame: &Frame, record: &Record) {
+/// An allocation succeeded; its result went to `variable`, 0 where there is none.
+pub(super) fn allocated(frame: &Frame, record: &Record, variable: u64) {
     let mut state = Open::get();
     let open = usize::from(state.open_failures);
-    if let Some(last) = state.failures[..open].last_mut().filter(|_| record.has(flag::SAME_VARIABLE)) {
-        last.overwritten_by = record.address;
-        state.put_back();
-    }
+    let is_there = |failure: &&mut OpenFailure| variable != 0 && failure.variable == variable;
+    // Every failure that left something there, not only the last one: the program may come back to an older one.
+    state.failures[..open].iter_mut().filter(is_there).for_each(|failure| failure.overwritten_by = record.address);
+    state.put_back();
     // Success and null is what HIP before 6 answers for pools that are out of memory: nothing came.
     let gave_nothing = record.event() == Some(Event::Alloc) && record.address == 0;
     if !gave_nothing {

@@ -64,9 +64,9 @@ pub(crate) fn released(record: &Record) {
 /// An allocation of the program succeeded: it may make up for a failed one if this thread [`is_awake`]. The first on a device
 /// also makes the recorder's thread look at that device.
 #[inline(always)]
-pub(crate) fn allocated(frame: &Frame, record: &Record, is_awake: bool) {
+pub(crate) fn allocated(frame: &Frame, record: &Record, variable: u64, is_awake: bool) {
     if is_awake && record.event != Event::Import as u8 {
-        guard::cold((), || failure::allocated(frame, record));
+        guard::cold((), || failure::allocated(frame, record, variable));
     }
     if !crate::readings::is_known(record.device) {
         guard::cold((), || {

@@ -311,7 +311,7 @@ static void host(void) {
 int main(int count, char **arguments) {
     static const struct { const char *name; void (*run)(void); } sections[] = {
         {"last-error", last_error}, {"refusals", refusals}, {"pools", pools},   {"vmm", virtual_memory},
-        {"null-stream", null_stream}, {"vmm-twice", virtual_memory_twice}, {"ipc", sharing}, {"graphs", graphs},
+        {"null-stream", null_stream}, {"vmm-twice", virtual_memory_twice}, {"ipc", sharing}, {"graphs", graphs}, {"captures", captures},
         {"blocks", blocks}, {"host", host},
     };
     setvbuf(stdout, NULL, _IOLBF, 0);

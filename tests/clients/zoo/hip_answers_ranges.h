@@ -131,4 +131,30 @@ static void graphs(void) {
     STEP("hipGraphAddMemAllocNode of 1 TiB", hipGraphAddMemAllocNode, &allocation, graph, NULL, 0, &parameters);
 }
 
+// Blocks that are ordered on a stream while it is captured: one that the graph frees, and one that is freed after it has run.
+static void captures(void) {
+    enum { RELAXED = 2 };
+    hipStream_t stream = NULL;
+    void *graph = NULL, *executable = NULL, *freed_inside = NULL, *freed_later = NULL;
+    warm_up();
+    if (!FUNCTION(hipMallocAsync)) return answer("hipMallocAsync", "no such function");
+    MUST(FUNCTION(hipStreamCreate)(&stream));
+    STEP("hipStreamBeginCapture, relaxed", hipStreamBeginCapture, stream, RELAXED);
+    STEP("hipMallocAsync of 64 MiB on the stream", hipMallocAsync, &freed_inside, 64 * MiB, stream);
+    STEP("hipMallocAsync of 128 MiB on the stream", hipMallocAsync, &freed_later, 128 * MiB, stream);
+    answer("their addresses", freed_inside && freed_later ? "two addresses" : "null");
+    STEP("hipFreeAsync of the 64 MiB on the stream", hipFreeAsync, freed_inside, stream);
+    STEP("hipStreamEndCapture", hipStreamEndCapture, stream, &graph);
+    STEP("hipGraphInstantiate of what was captured", hipGraphInstantiate, &executable, graph, NULL, NULL, 0);
+    if (step_status != hipSuccess) return;
+    STEP("hipGraphLaunch", hipGraphLaunch, executable, stream);
+    STEP("hipStreamSynchronize after it", hipStreamSynchronize, stream);
+    graph_count("graph memory, ReservedMemCurrent when it has run", GRAPH_RESERVED_NOW);
+    STEP("hipFreeAsync of the 128 MiB, after it has run", hipFreeAsync, freed_later, stream);
+    STEP("hipDeviceSynchronize after it", hipDeviceSynchronize);
+    MUST(FUNCTION(hipGraphExecDestroy)(executable));
+    MUST(FUNCTION(hipGraphDestroy)(graph));
+    STEP("hipDeviceGraphMemTrim after all", hipDeviceGraphMemTrim, 0);
+}
+
 #endif

@@ -87,6 +87,10 @@ hipError_t hipGraphCreate(void **graph, unsigned flags);
 hipError_t hipGraphDestroy(void *graph);
 hipError_t hipGraphAddMemAllocNode(void **node, void *graph, void *const *after, size_t count,
                                    hipMemAllocNodeParams *parameters);
+hipError_t hipStreamBeginCapture(hipStream_t stream, int mode);
+hipError_t hipStreamEndCapture(hipStream_t stream, void **graph);
+hipError_t hipGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long flags);
+hipError_t hipGraphLaunch(void *executable, hipStream_t stream);
 hipError_t hipGraphAddMemFreeNode(void **node, void *graph, void *const *after, size_t count, void *pointer);
 hipError_t hipDrvGraphAddMemFreeNode(void **node, void *graph, void *const *after, size_t count, void *pointer);
 hipError_t hipDeviceGraphMemTrim(int device);

@@ -3,11 +3,14 @@
 // The trace must say:
 //   launch, text, pinned: dropped, failed_pointer_used, of the one call whose variable holds the null
 //   two: both dropped, gpu_work_continued: one null may be of either
+//   refilled: the first dropped, gpu_work_continued, without a pointer, since its variable has got another block, too late for a retry;
+//     the second dropped, failed_pointer_used
 //   host, host2d: dropped, gpu_work_continued: the source of a copy from the host is nothing that a card's allocation left behind
 //   again: recovered, fell_back: the failed call's variable holds what a later call wrote to it
 //   shrunk: the first dropped, failed_pointer_used, and not for sure; the others, which were for another variable, recovered, fell_back
 //   wrapper, copied: dropped, failed_pointer_used, and not for sure: other memory came, or the variable holds something else
 #include <string.h>
+#include <unistd.h>
 
 #include "hip_min.h"
 
@@ -47,6 +50,13 @@ static void used(const char *way, void *held) {
     if (strcmp(way, "two") == 0) {
         MUST_NOT_FIT(hipMalloc(&other, 8192 * GiB));
         (void)hipMemset(other, 0, 4096);
+    }
+    if (strcmp(way, "refilled") == 0) {
+        MUST_NOT_FIT(hipMalloc(&other, 8192 * GiB));
+        usleep(1300000);
+        MUST(hipMalloc(&wanted, MiB));
+        (void)hipMemset(other, 0, 4096);
+        (void)hipMemset(wanted, 0, 4096);
     }
     if (strcmp(way, "shrunk") == 0) {
         size_t size = 560 * MiB;

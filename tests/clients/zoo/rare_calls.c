@@ -10,7 +10,6 @@ enum { CAPTURE_RELAXED = 2, RELEASE_THRESHOLD = 4, REUSE_OPPORTUNISTIC = 2, FILE
 hipError_t hipStreamBeginCapture(hipStream_t stream, int mode);
 hipError_t hipStreamEndCapture(hipStream_t stream, void **graph);
 hipError_t hipGraphInstantiate(void **executable, void *graph, void **node, char *log, size_t size);
-hipError_t hipGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long flags);
 hipError_t hipGraphInstantiateWithParams(void **executable, void *graph, void *parameters);
 hipError_t hipGraphLaunch(void *executable, hipStream_t stream);
 hipError_t hipGraphExecDestroy(void *executable);

@@ -36,10 +36,10 @@ API(hipHostGetDevicePointer, cudaHostGetDevicePointer, HostGetDevicePointer,
     (void **d, void *h, unsigned f), (d, h, f))
 
 // Stream-ordered memory
-API(hipMallocAsync, cudaMallocAsync, MallocAsync, (void **p, size_t n, void *s), (p, n, s))
-API(hipMallocFromPoolAsync, cudaMallocFromPoolAsync, MallocFromPoolAsync,
+API(hipMallocAsync, cudaMallocAsync, OrderMalloc, (void **p, size_t n, void *s), (p, n, s))
+API(hipMallocFromPoolAsync, cudaMallocFromPoolAsync, OrderMallocFromPool,
     (void **p, size_t n, void *pool, void *s), (p, n, pool, s))
-API(hipFreeAsync, cudaFreeAsync, FreeAsync, (void *p, void *s), (p, s))
+API(hipFreeAsync, cudaFreeAsync, OrderFree, (void *p, void *s), (p, s))
 API(hipMemPoolCreate, cudaMemPoolCreate, MemPoolCreate, (void **p, const sim_pool_properties *q), (p, q))
 API(hipMemPoolDestroy, cudaMemPoolDestroy, MemPoolDestroy, (void *p), (p))
 API(hipMemPoolTrimTo, cudaMemPoolTrimTo, noted, (void *p, size_t keep), ("trim", p, sim_MemPoolTrimTo(p, keep)))
@@ -105,10 +105,10 @@ API(hipLaunchKernel, cudaLaunchKernel, Launch,
 API(hipLaunchCooperativeKernel, cudaLaunchCooperativeKernel, Launch,
     (const void *f, sim_dim3 grid, sim_dim3 block, void **args, unsigned shared, void *s), (f))
 API(hipDeviceSynchronize, cudaDeviceSynchronize, noted, (void), ("sync", NULL, sim_DeviceSynchronize()))
-API(hipStreamCreate, cudaStreamCreate, handle_create, (void **s), (s))
-API(hipStreamCreateWithFlags, cudaStreamCreateWithFlags, handle_create, (void **s, unsigned f), (s))
-API(hipStreamCreateWithPriority, cudaStreamCreateWithPriority, handle_create, (void **s, unsigned f, int p), (s))
-API(hipStreamDestroy, cudaStreamDestroy, handle_use, (void *s), (s))
+API(hipStreamCreate, cudaStreamCreate, object_create, (void **s), (s))
+API(hipStreamCreateWithFlags, cudaStreamCreateWithFlags, object_create, (void **s, unsigned f), (s))
+API(hipStreamCreateWithPriority, cudaStreamCreateWithPriority, object_create, (void **s, unsigned f, int p), (s))
+API(hipStreamDestroy, cudaStreamDestroy, object_destroy, (void *s), (s))
 API(hipStreamSynchronize, cudaStreamSynchronize, noted, (void *s), ("sync", s, sim_StreamSynchronize()))
 API(hipStreamQuery, cudaStreamQuery, done, (void *s), ())
 API(hipStreamWaitEvent, cudaStreamWaitEvent, handle_use, (void *s, void *e, unsigned f), (e))

@@ -51,3 +51,27 @@ int sim_GraphAddNode(void **node, sim_any_node *parameters) {
     if (parameters->type == FREES) return sim_GraphAddMemFreeNode(node, parameters->freed);
     return node ? sim_handle_create(node) : SIM_INVALID_VALUE;
 }
+
+// On a stream that is captured, memory is a node of the graph.
+static int order_node(void **pointer, size_t size) {
+    sim_memory_node parameters = {.size = size};
+    void *node;
+    int status = pointer ? sim_GraphAddMemAllocNode(&node, &parameters) : SIM_INVALID_VALUE;
+    if (status == SIM_SUCCESS) *pointer = parameters.pointer;
+    return status;
+}
+
+int sim_OrderMalloc(void **pointer, size_t size, void *stream) {
+    return sim_is_captured(stream) ? order_node(pointer, size) : sim_MallocAsync(pointer, size, stream);
+}
+
+int sim_OrderMallocFromPool(void **pointer, size_t size, void *pool, void *stream) {
+    return sim_is_captured(stream) ? order_node(pointer, size) : sim_MallocFromPoolAsync(pointer, size, pool, stream);
+}
+
+// What a node gave may also be freed as any block, after the graph has run.
+int sim_OrderFree(void *pointer, void *stream) {
+    void *node;
+    if (pointer && sim_GraphAddMemFreeNode(&node, pointer) == SIM_SUCCESS) return SIM_SUCCESS;
+    return sim_FreeAsync(pointer, stream);
+}

@@ -151,6 +151,9 @@ int sim_DestroyExternalMemory(void *memory);
 // graph_memory.c
 int sim_GraphAddMemAllocNode(void **node, sim_memory_node *parameters);
 int sim_GraphAddMemFreeNode(void **node, void *pointer);
+int sim_OrderMalloc(void **pointer, size_t size, void *stream);
+int sim_OrderMallocFromPool(void **pointer, size_t size, void *pool, void *stream);
+int sim_OrderFree(void *pointer, void *stream);
 typedef struct {
     int type, reserved[3];
     union { sim_memory_node memory; void *freed; };
@@ -192,6 +195,7 @@ int sim_object_destroy(void *handle);
 int sim_EventElapsedTime(float *milliseconds, void *start, void *stop);
 
 // capture.c
+bool sim_is_captured(void *stream);
 int sim_StreamBeginCapture(void *stream, int mode);
 int sim_StreamEndCapture(void *stream, void **graph);
 int sim_StreamIsCapturing(void *stream, int *state);

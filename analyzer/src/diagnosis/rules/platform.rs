@@ -13,6 +13,8 @@ use crate::machine::pci::PciAddress;
 use crate::machine::uma::kfd_limit_bytes;
 use crate::passes::device::DeviceSummary;
 use crate::passes::fragmentation::saturate;
+use crate::passes::holders::STILL_PINNED;
+use crate::passes::ledger::Row;
 use crate::replay::End;
 use crate::replay::failures::RefusedBy;
 use crate::software::{Platform, Version};
@@ -171,11 +173,23 @@ fn host_bytes(case: &Case<'_>, failure: &Failure<'_>, own: u64, pinned: u64, of_
 
 /// What the process has pinned by the calls of all layers, those of the runtime for itself among them, as far as they were recorded.
 fn pinned_by_layers(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
+    // What is no block was asked for by nobody, but for memory that was registered and is pinned still.
+    host_rows(case, failure).filter(|row| row.blocks > 0 || row.owner == STILL_PINNED).fold(0, sum)
+}
+
+/// Of that, what the program registered and does not hold any more, in bytes.
+fn still_pinned(case: &Case<'_>, failure: &Failure<'_>) -> u64 {
+    host_rows(case, failure).filter(|row| row.owner == STILL_PINNED).fold(0, sum)
+}
+
+fn host_rows<'a>(case: &Case<'a>, failure: &Failure<'_>) -> impl Iterator<Item = &'a Row> {
     let at = format!("oom:{}", failure.report.number);
-    let ledger = case.facts.host_ledger.iter().find(|ledger| ledger.moment == at);
-    // What is no block was asked for by nobody.
-    let blocks = ledger.into_iter().flat_map(|ledger| &ledger.rows).filter(|row| row.blocks > 0);
-    blocks.map(|row| row.bytes).fold(0, u64::saturating_add)
+    let ledger = case.facts.host_ledger.iter().find(move |ledger| ledger.moment == at);
+    ledger.into_iter().flat_map(|ledger| &ledger.rows)
+}
+
+fn sum(bytes: u64, row: &Row) -> u64 {
+    bytes.saturating_add(row.bytes)
 }
 
 /// A limit of the host's memory.
@@ -227,7 +241,7 @@ fn pinned_host_exhaustion(case: &Case<'_>, failure: &Failure<'_>, check: &mut Ch
     if !check.applies(failure.is_of_host() && !failure.is_of_gtt() && !failure.is_injected()) {
         return;
     }
-    let own = failure.own_bytes();
+    let own = failure.own_bytes().saturating_add(still_pinned(case, failure));
     check.part(if own > 0 { "pinned before" } else { "nothing pinned" });
     // Where the layers below were seen, a refusal above the kernel is none of its limits.
     if !failure.oom.saw_below || failure.oom.refused_by == RefusedBy::Layer(Some(Layer::Kernel)) {

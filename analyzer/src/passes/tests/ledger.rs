@@ -203,6 +203,24 @@ fn pinned_host_memory_has_a_ledger_of_its_own() {
     assert!(summary.facts.ledger.iter().all(|ledger| ledger.rows.is_empty()));
 }
 
+/// HIP 6.4 answers success where memory is registered twice, asks the kernel once, and its first `hipHostUnregister` is the last
+/// (`docs/rocm-versions.md`): what it pinned stays.
+#[test]
+fn what_is_registered_twice_stays_pinned() {
+    let mut trace = builder();
+    let registered = At { kind: Kind::Registered, ..at("hipHostRegister", 0x9000, 600 * MIB) };
+    trace.alloc_through(0, &[registered, At { kind: Kind::Registered, ..at("hsa_amd_memory_lock", 0x9000, 600 * MIB) }]);
+    trace.alloc_through(0, &[registered]);
+    trace.free_through(0, &[At { kind: Kind::Registered, ..at("hipHostUnregister", 0x9000, 0) }]);
+    trace.alloc_through(0, &[At { kind: Kind::HostPinned, ..at("hipHostMalloc", 0x9000_0000, GIB) }]);
+    let summary = summary(&trace);
+    let host = &summary.facts.host;
+    assert_eq!((host.allocations, host.frees, host.registered_again, host.replaced), (3, 1, 1, 0));
+    let ledger = summary.facts.host_ledger.first().unwrap();
+    let rows: Vec<(&str, &str, u64)> = ledger.rows.iter().map(|row| (row.owner, row.kind, row.bytes / MIB)).collect();
+    assert_eq!(rows, [("program", "host-pinned", 1024), ("still pinned", "registered", 600)]);
+}
+
 /// A runtime that moves no pages takes managed memory out of pinned memory: the program asked for it.
 #[test]
 fn managed_memory_that_is_pinned_is_the_programs() {

@@ -54,6 +54,11 @@ impl Captures {
 
     pub(super) fn end(&mut self, thread: u32) {
         self.ended += 1;
+        self.end_void(thread);
+    }
+
+    /// A capture ended without a graph, or none was there.
+    pub(super) fn end_void(&mut self, thread: u32) {
         if let Some(open) = self.open.get_mut(&thread) {
             *open -= 1;
             if *open == 0 {

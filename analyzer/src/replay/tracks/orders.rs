@@ -7,10 +7,18 @@ use super::Tracks;
 use crate::replay::apis::Does;
 use crate::replay::block::{Block, Side};
 
+/// Whether an error of the end of a capture means that nothing is captured any more: `cudaErrorStreamCaptureInvalidated` and
+/// `cudaErrorStreamCaptureUnjoined`, which HIP numbers alike.
+fn ends_void(status: i32) -> bool {
+    matches!(status, 901 | 904)
+}
+
 impl Tracks {
     /// The program waited, or ordered what a stream does.
     pub(in crate::replay) fn sync(&mut self, record: &Record, payload: &[u8], does: Does) {
         match does {
+            // A capture that had become void ends with an error, and gives no graph.
+            Does::EndsCapture if ends_void(record.status) => self.captures.end_void(record.thread),
             _ if record.status != 0 => {}
             Does::BeginsCapture => self.captures.begin(record.thread),
             Does::EndsCapture => self.captures.end(record.thread),

@@ -50,7 +50,7 @@ pub(in crate::report) fn sentences(summary: &Summary) -> Vec<String> {
     parts.extend(unclear_contexts(summary));
     if summary.facts.graph_node_bytes > 0 {
         parts.push(format!(
-            "Memory nodes of {} were added to graphs; they are not counted among the program's blocks: the memory comes when a graph runs (HIP 5.7: when the node is made){}.",
+            "Memory nodes of {} were added to graphs; they are not counted among the program's blocks: the memory comes when a graph runs (HIP 5: when the node is made){}.",
             size(summary.facts.graph_node_bytes),
             summary.facts.graph_reserved_bytes.map(|bytes| format!("; the program read that {} were reserved for them", size(bytes)))
                 .unwrap_or_default()

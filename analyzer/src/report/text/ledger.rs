@@ -199,6 +199,9 @@ fn describe_reading(reading: &ReadingRow) -> String {
 pub(in crate::report) fn describe_holder(row: &Row) -> (&'static str, String) {
     match row.owner {
         "rounding" => ("rounding", format!("of {}{}, and blocks for reuse", kind_name(row), in_layer(row))),
+        "still pinned" => {
+            ("still pinned", format!("{}{}, beyond what the program has registered", kind_name(row), in_layer(row)))
+        }
         "runtime pools and caches" => ("runtime", "pools and caches beyond what was handed out".to_owned()),
         "contexts and library handles" => ("set-up", format!("contexts and library handles{}", blocks(row))),
         "other processes" | "graphics clients" => ("others", format!("{}, by {}", row.owner, row.source)),

@@ -74,7 +74,7 @@ fn failed(account: &AccountSummary, more: u64) -> Option<String> {
 }
 
 fn write_account(page: &mut Page, name: &str, (account, failed): (&AccountSummary, Option<String>), of_total: &str) {
-    let AccountSummary { allocations, frees, reset, replaced, peak, end, .. } = account;
+    let AccountSummary { allocations, frees, reset, replaced, registered_again, peak, end, .. } = account;
     let indent = " ".repeat(name.chars().count() + 4);
     // The moment when most was asked for need not be the one when most lay on the card.
     let (of_total, managed) = match peak.managed_allocations {
@@ -95,6 +95,8 @@ fn write_account(page: &mut Page, name: &str, (account, failed): (&AccountSummar
     parts.extend(failed);
     parts.extend((*reset > 0).then(|| format!("{} ended with a context or a device reset", grouped(*reset))));
     parts.extend((*replaced > 0).then(|| format!("{} whose free was not seen", grouped(*replaced))));
+    let again = || format!("{} of memory that was registered already", grouped(*registered_again));
+    parts.extend((*registered_again > 0).then(again));
     let left = match end.live_allocations {
         0 => "nothing left at the end".to_owned(),
         _ => format!("{} left at the end", end.in_words()),

@@ -94,7 +94,7 @@ fn taken(frame: &Frame, plan: &Plan, status: i32, after: Option<&Payload>) {
         return;
     }
     if status == 0 {
-        watch::allocated(frame, &record, watch::is_awake());
+        watch::allocated(frame, &record, 0, watch::is_awake());
     } else {
         watch::failed(frame, &record, seq, 0);
     }
