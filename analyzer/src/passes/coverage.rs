@@ -12,6 +12,7 @@ use crate::passes::oom::layer_name;
 use crate::replay::Replay;
 use crate::replay::apis::{Api, Family};
 use crate::replay::comparison::Comparison;
+use crate::replay::failures::RefusedBy;
 use crate::replay::lower::Alone;
 use crate::replay::readings::Source;
 use crate::thresholds::{Thresholds, share};
@@ -147,7 +148,12 @@ fn lowest_layer(replay: &Replay) -> Option<Layer> {
         let own = replay.accounts.device(device).into_iter().flat_map(|account| account.layers());
         own.chain(replay.lower.lowest(device)).max()
     };
-    replay.accounts.devices().filter_map(|(device, _)| of_device(device)).max()
+    // A layer that only refused was seen, too.
+    let refused = replay.failures.listed.iter().filter_map(|oom| match oom.refused_by {
+        RefusedBy::Layer(layer) => layer.filter(|layer| *layer != Layer::Framework),
+        RefusedBy::Injected => None,
+    });
+    replay.accounts.devices().filter_map(|(device, _)| of_device(device)).chain(refused).max()
 }
 
 fn bypassed(trace: &TraceFile, replay: &Replay, libraries: &Libraries<'_>, thresholds: &Thresholds) -> Vec<Bypass> {

@@ -150,7 +150,8 @@ pub(super) struct Size(pub(super) u64);
 
 impl Display for Size {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("bytes", 0)];
+        // As the report has them: no memory is as large as an EiB, and in GiB nobody can read what asks for one.
+        const UNITS: [(&str, u32); 5] = [("EiB", 60), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("bytes", 0)];
         let (unit, shift) = UNITS.into_iter().find(|(_, shift)| self.0 >> shift != 0).unwrap_or(("bytes", 0));
         let decimals = if self.0 & ((1 << shift) - 1) == 0 { 0 } else { 2 };
         write!(out, "{:.decimals$} {unit}", self.0 as f64 / (1u64 << shift) as f64)
@@ -166,6 +167,7 @@ mod tests {
         assert_eq!(Size(512 << 20).to_string(), "512 MiB");
         assert_eq!(Size(1_514_000_000).to_string(), "1.41 GiB");
         assert_eq!(Size(7).to_string(), "7 bytes");
+        assert_eq!((Size(1 << 62).to_string(), Size(1 << 43).to_string()), ("4 EiB".to_owned(), "8192 GiB".to_owned()));
         assert_eq!(Size(0).to_string(), "0 bytes");
         for bytes in [0, 7, 4096, 512 << 20, 3 << 29] {
             assert_eq!(gpuoom_units::size(&Size(bytes).to_string()), Ok(bytes), "what is printed is read");

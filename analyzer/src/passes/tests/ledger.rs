@@ -294,6 +294,12 @@ fn the_lowest_layer_of_a_device_is_known() {
     trace.alloc(0x1000, MIB);
     assert_eq!(lowest(&trace), Some(Layer::Runtime.name()));
     assert_eq!(lowest(&everything()), Some(Layer::Kernel.name()));
+    let outer = trace.record(Event::Alloc, Kind::Device, "hipMalloc");
+    let inner = trace.record(Event::Alloc, Kind::Device, "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU");
+    let parent_distance = (inner.call - outer.call) as u16;
+    trace.push(Record { status: 12, requested: GIB, parent_distance, ..inner }, &[]);
+    trace.push(Record { status: 2, requested: GIB, ..outer }, &[]);
+    assert_eq!(lowest(&trace), Some(Layer::Kernel.name()), "a layer that only refused");
 }
 
 proptest! {
