@@ -121,7 +121,7 @@ impl Trace {
 
     /// The report as people read it.
     pub fn report_text(&self) -> String {
-        self.analyze(&["report", "--format", "text"])
+        self.analyze(&["report", "--full", "--format", "text"])
     }
 
     /// Runs the analyzer on this trace and takes whatever comes.

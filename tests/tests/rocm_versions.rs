@@ -108,7 +108,9 @@ type Answers = Vec<(String, String)>;
 fn both_alike(client: &Client) -> Finished {
     for _ in 0..2 {
         let (plain, recorded) = (client.run_plain(), client.run_recorded());
-        if (&plain.stdout, &plain.stderr, plain.status) == (&recorded.stdout, &recorded.program_stderr(), recorded.status) {
+        if (&plain.stdout, &plain.stderr, plain.status)
+            == (&recorded.stdout, &recorded.program_stderr(), recorded.status)
+        {
             return recorded;
         }
         eprintln!("two runs differ, and are made again:\n{}\nwith the recorder:\n{}", plain.stdout, recorded.stdout);

@@ -201,7 +201,10 @@ fn a_variable_that_was_filled_again_left_no_null() {
     let because = [0, 1].map(|index| report.text(&format!("/ooms/{index}/because")).to_owned());
     assert_eq!(because, ["gpu_work_continued", "failed_pointer_used"]);
     let text = words_of(&run);
-    assert!(!text.contains("which may be the one that this call left") && !text.contains("this one among them"), "{text}");
+    assert!(
+        !text.contains("which may be the one that this call left") && !text.contains("this one among them"),
+        "{text}"
+    );
 }
 
 /// Smaller requests for another variable may be attempts to make up for a failure, and yet its own variable still holds the null.

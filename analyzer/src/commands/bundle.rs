@@ -11,7 +11,7 @@ use gpuoom_trace::rewrite;
 
 use super::UNREADABLE;
 use super::output::{Output, complain, is_trace};
-use super::report::{BesideArgs, Document, Format, Read, read, without_repeats};
+use super::report::{BesideArgs, Document, Format, Length, Read, read, without_repeats};
 use super::thresholds::{OfBundle, ThresholdArgs};
 use super::traces::{Input, expand};
 use crate::bundle::issue::{Known, fill};
@@ -315,7 +315,7 @@ fn describe(work: &mut Work, copies: &[Copied], reads: Vec<Read>, attached: &[(S
     let Some(document) = Document::new(reads, Vec::new(), copies.len() > 1) else { return Ok(()) };
     for (name, format) in [("report.md", Format::Markdown), ("report.json", Format::Json)] {
         let mut bytes = Vec::new();
-        document.write(&mut bytes, format, Look::new(WIDTH, false))?;
+        document.write(&mut bytes, format, Length::Full, Look::new(WIDTH, false))?;
         work.pack.add(name, Content::Bytes(bytes));
     }
     let of_trace = |copied: &'_ Copied| {

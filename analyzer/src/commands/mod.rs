@@ -44,7 +44,7 @@ const LATER: [&str; 2] = ["export", "live"];
 
 /// Explains why a program ran out of GPU memory, from the trace that libgpuoom.so recorded.
 #[derive(Debug, Parser)]
-#[command(name = "gpuoom-analyze", version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+#[command(name = "gpuoom-analyze", version, args_conflicts_with_subcommands = true)]
 #[command(
     after_help = "Exit status: 0 done, 1 doctor found a problem, check or diff --fail-on a violation, gauntlet a dropped failure, \
                   2 wrong usage, 3 a trace or other file could not be read."

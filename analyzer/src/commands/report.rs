@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 
 use gpuoom_trace::metadata::Quantity;
@@ -24,12 +24,12 @@ use crate::passes::map::{DeviceMap, Moment, draw};
 use crate::replay::Replay;
 use crate::replay::timeline::Timeline;
 use crate::report::page::Look;
-use crate::report::{json, markdown, text};
+use crate::report::{json, markdown, short, text};
 
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
-    /// Trace files, or bundles
-    #[arg(value_name = "TRACE", required = true)]
+    /// Trace files, or bundles; without one, the newest trace in this directory
+    #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// How to write it
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -37,7 +37,7 @@ pub(super) struct ReportArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Also what the model of the card says of a program whose allocator rounds by itself (text)
+    /// All that is known, not the short answer (text; JSON and Markdown always have all)
     #[arg(long)]
     full: bool,
     #[command(flatten)]
@@ -135,6 +135,15 @@ pub(super) enum Format {
     Markdown,
 }
 
+/// How much of it is told in text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// The short answer.
+    Short,
+    /// All that is known.
+    Full,
+}
+
 /// A trace that was read, with the maps that its own page draws.
 pub(super) struct Read {
     /// Whether nothing of the trace was damaged.
@@ -144,6 +153,9 @@ pub(super) struct Read {
     /// Readings that the trace has.
     pub(super) quantities: Vec<Quantity>,
 }
+
+/// What the names of traces end with, unless they were told otherwise; a second process of one name has its number behind that.
+const TRACE_ENDING: &str = ".trace.bin";
 
 /// Readings that trackers ask for.
 const ASKED_FOR: [Quantity; 6] = [
@@ -192,6 +204,10 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
         bail!("{}: this command is not in this version", path.display());
     }
     args.thresholds.values()?;
+    let traces = match args.traces.is_empty() {
+        true => vec![newest_here()?],
+        false => args.traces.clone(),
+    };
     let (mut evidence, mut evidence_whole) = (Evidence::default(), true);
     let (mut reads, mut unreadable, mut inputs) = (Vec::new(), Vec::new(), Vec::new());
     let mut of_bundles = Vec::new();
@@ -199,7 +215,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
         complain(&error.to_string());
         unreadable.push(Unreadable { path: path.display().to_string(), reason: error.to_string() });
     };
-    for path in without_repeats(&args.traces) {
+    for path in without_repeats(&traces) {
         match expand(path) {
             Ok(expanded) => {
                 inputs.extend(expanded.traces);
@@ -213,7 +229,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     }
     evidence.thresholds = args.thresholds.over(&of_bundles)?;
     evidence_whole &= args.beside.load(&mut evidence)?;
-    let many = args.traces.len() > 1 || inputs.len() > 1;
+    let many = traces.len() > 1 || inputs.len() > 1;
     for input in inputs {
         let name = input.name.clone();
         match read(input, &evidence, many) {
@@ -226,8 +242,24 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     let Some(document) = Document::new(reads, unreadable, many) else { return Ok(status) };
     let output = Output::open(args.output.as_deref())?;
     let look = output.look().full(args.full);
-    output.write(|out| document.write(out, args.format, look))?;
+    let length = if args.full { Length::Full } else { Length::Short };
+    output.write(|out| document.write(out, args.format, length, look))?;
     Ok(status)
+}
+
+/// The newest trace in the working directory, by when it was last written; says which it is.
+fn newest_here() -> anyhow::Result<PathBuf> {
+    let is_trace = |name: &str| name.ends_with(TRACE_ENDING) || name.contains(&format!("{TRACE_ENDING}."));
+    let entries = std::fs::read_dir(".").context("this directory can't be read")?;
+    let traces = entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_trace));
+    let of_files = traces.filter_map(|entry| Some((entry.metadata().ok().filter(|data| data.is_file())?, entry)));
+    let newest = of_files.max_by_key(|(data, entry)| (data.modified().ok(), entry.file_name()));
+    let Some((_, entry)) = newest else {
+        bail!("there is no trace here (*{TRACE_ENDING}): name one, or make one with gpuoom-analyze record -- COMMAND");
+    };
+    let path = PathBuf::from(entry.file_name());
+    complain(&format!("{}: the newest trace here", path.display()));
+    Ok(path)
 }
 
 /// The report on one trace, or on several as one job.
@@ -272,14 +304,14 @@ impl Document {
         }
     }
 
-    pub(super) fn write(&self, out: &mut dyn Write, format: Format, look: Look) -> io::Result<()> {
+    pub(super) fn write(&self, out: &mut dyn Write, format: Format, length: Length, look: Look) -> io::Result<()> {
         let text = match (self, format) {
             (Document::One(read), Format::Json) => return json::write_one(out, &read.member.summary),
             (Document::Job { job, summaries, .. }, Format::Json) => return json::write_job(out, job, summaries),
-            (Document::One(read), Format::Text) => text::write(&read.member.summary, &read.maps, look),
+            (Document::One(read), Format::Text) => page(&read.member.summary, &read.maps, length, look),
             (Document::One(read), Format::Markdown) => markdown::write(&read.member.summary, &read.maps, 1),
             (Document::Job { job, summaries, maps, newest: None }, format) => {
-                job_page(job, summaries, maps, format, look)
+                job_page(job, summaries, maps, format, (length, look))
             }
             (Document::Job { job: all, summaries, maps, newest: Some((job, newest)) }, format) => {
                 let runs = match format {
@@ -287,8 +319,8 @@ impl Document {
                     _ => text::write_runs(all, summaries, look),
                 };
                 let newest = match &newest[..] {
-                    [only] => process_page(only, maps, format, look),
-                    _ => job_page(job, newest, maps, format, look),
+                    [only] => process_page(only, maps, format, (length, look)),
+                    _ => job_page(job, newest, maps, format, (length, look)),
                 };
                 // The text's section ends with a gap.
                 let gap = if format == Format::Markdown { "\n" } else { "" };
@@ -305,7 +337,7 @@ fn job_page(
     summaries: &[Summary],
     maps: &HashMap<String, Vec<DeviceMap>>,
     format: Format,
-    look: Look,
+    (length, look): (Length, Look),
 ) -> String {
     let mut text = match format {
         Format::Markdown => markdown::write_job(job, summaries),
@@ -313,16 +345,28 @@ fn job_page(
     };
     for index in text::reported(job) {
         text.push('\n');
-        text.push_str(&process_page(&summaries[index], maps, format, look));
+        text.push_str(&process_page(&summaries[index], maps, format, (length, look)));
     }
     text
 }
 
-fn process_page(summary: &Summary, maps: &HashMap<String, Vec<DeviceMap>>, format: Format, look: Look) -> String {
+fn process_page(
+    summary: &Summary,
+    maps: &HashMap<String, Vec<DeviceMap>>,
+    format: Format,
+    (length, look): (Length, Look),
+) -> String {
     let maps = maps.get(&summary.facts.trace.path).map_or(&[][..], Vec::as_slice);
     match format {
         Format::Markdown => markdown::write(summary, maps, 2),
-        _ => text::write(summary, maps, look),
+        _ => page(summary, maps, length, look),
+    }
+}
+
+fn page(summary: &Summary, maps: &[DeviceMap], length: Length, look: Look) -> String {
+    match length {
+        Length::Short => short::write(summary, look),
+        Length::Full => text::write(summary, maps, look),
     }
 }
 

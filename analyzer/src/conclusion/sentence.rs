@@ -103,7 +103,7 @@ pub(super) fn why(explained: Explained<'_>) -> String {
 }
 
 /// Which of several failures decides, before what is said of it.
-fn which(facts: &Facts, oom: &OomReport) -> String {
+pub(crate) fn which(facts: &Facts, oom: &OomReport) -> String {
     match facts.oom_count {
         0 | 1 => String::new(),
         all => format!("Of {} failures #{} decides, at {}: ", grouped(all), oom.number, moment(oom.at_ns)),

@@ -21,7 +21,7 @@ pub mod torch_sums;
 pub mod which_card;
 
 #[cfg(test)]
-mod labelled;
+pub(crate) mod labelled;
 
 use case::{Case, Failure};
 use rules::{Ask, Rule};

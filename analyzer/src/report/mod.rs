@@ -13,5 +13,6 @@ pub mod map;
 pub mod markdown;
 pub mod page;
 pub mod shade;
+pub mod short;
 pub mod text;
 pub mod whatif;

@@ -120,6 +120,11 @@ fn all() -> impl Iterator<Item = &'static Labelled> {
     .flatten()
 }
 
+/// All traces, for tests of what is told of them.
+pub(crate) fn each(mut told: impl FnMut(&str, &Summary)) {
+    all().for_each(|labelled| told(labelled.story, &summed_up(&(labelled.scene)())));
+}
+
 fn summed_up(scene: &Scene) -> Summary {
     testing::summary(&scene.trace)
 }

@@ -209,7 +209,8 @@ fn pinned_host_memory_has_a_ledger_of_its_own() {
 fn what_is_registered_twice_stays_pinned() {
     let mut trace = builder();
     let registered = At { kind: Kind::Registered, ..at("hipHostRegister", 0x9000, 600 * MIB) };
-    trace.alloc_through(0, &[registered, At { kind: Kind::Registered, ..at("hsa_amd_memory_lock", 0x9000, 600 * MIB) }]);
+    trace
+        .alloc_through(0, &[registered, At { kind: Kind::Registered, ..at("hsa_amd_memory_lock", 0x9000, 600 * MIB) }]);
     trace.alloc_through(0, &[registered]);
     trace.free_through(0, &[At { kind: Kind::Registered, ..at("hipHostUnregister", 0x9000, 0) }]);
     trace.alloc_through(0, &[At { kind: Kind::HostPinned, ..at("hipHostMalloc", 0x9000_0000, GIB) }]);

@@ -1,4 +1,4 @@
-//! `report --format text`: the verdict first, the evidence below.
+//! `report --full`: the verdict first, why and what to do, then what that rests on. The short answer is [`crate::report::short`].
 
 pub(in crate::report) mod advice;
 #[cfg(test)]
@@ -34,16 +34,16 @@ pub fn write(summary: &Summary, maps: &[DeviceMap], look: Look) -> String {
     let mut page = Page::new(look);
     head::write(&mut page, summary);
     verdict::write(&mut page, summary);
-    failures::write(&mut page, summary);
     diagnoses::write(&mut page, summary);
-    memory::write(&mut page, summary);
-    growth::write(&mut page, summary);
+    advice::write(&mut page, summary);
+    failures::write(&mut page, summary);
     ledger::write(&mut page, summary);
+    growth::write(&mut page, summary);
+    memory::write(&mut page, summary);
     pools::write(&mut page, summary);
     callers::write(&mut page, summary);
     fragmentation::write(&mut page, summary, maps);
     evidence::write(&mut page, summary);
-    advice::write(&mut page, summary);
     coverage::write(&mut page, summary);
     page.into_text()
 }
