@@ -32,7 +32,8 @@ fn reports_are_as_agreed() {
         let version = trace.parent().and_then(Path::file_name).expect("a folder per version").to_string_lossy();
         let name = trace.file_name().expect("a file name").to_string_lossy();
         let name = format!("{version}-{}", name.trim_end_matches(".trace.bin"));
-        insta::assert_snapshot!(name, analyze(&trace, &["report", "--no-local-symbols"]));
+        insta::assert_snapshot!(name.clone(), analyze(&trace, &["report", "--full", "--no-local-symbols"]));
+        insta::assert_snapshot!(format!("{name}.short"), analyze(&trace, &["report", "--no-local-symbols"]));
     }
 }
 

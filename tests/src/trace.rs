@@ -42,7 +42,7 @@ pub struct Event(Value);
 /// Several traces together, by `report` in that format.
 pub(crate) fn report_together(traces: &[Trace], format: &str) -> String {
     let paths = traces.iter().map(|trace| &trace.path);
-    let output = Command::new(analyzer()).args(["report", "--format", format]).args(paths).output();
+    let output = Command::new(analyzer()).args(["report", "--full", "--format", format]).args(paths).output();
     let output = output.expect("the analyzer starts");
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("the analyzer writes UTF-8")

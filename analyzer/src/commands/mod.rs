@@ -25,7 +25,7 @@ mod whatif;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use gpuoom_trace::reader::{ReadError, TraceFile};
 
 use self::traces::OpenError;
@@ -40,7 +40,9 @@ const USAGE: u8 = 2;
 const UNREADABLE: u8 = 3;
 
 /// Commands that a later version brings, so that nobody takes their names for traces.
-const LATER: [&str; 2] = ["export", "live"];
+const LATER: [&str; 8] = ["collect", "estimate", "export", "fleet", "live", "message", "run", "try"];
+/// Of so many letters one may be wrong in a command that was meant: missing, too much, another, or in its neighbour's place.
+const LETTERS_PER_SLIP: usize = 3;
 
 /// Explains why a program ran out of GPU memory, from the trace that libgpuoom.so recorded.
 #[derive(Debug, Parser)]
@@ -131,7 +133,31 @@ fn status_of(trace: &TraceFile) -> u8 {
     if trace.damages().is_empty() { 0 } else { UNREADABLE }
 }
 
+/// The command that was probably meant by a path that does not exist.
+fn meant(path: &Path) -> Option<String> {
+    let word = path.to_str().filter(|_| !path.exists())?;
+    let command = Cli::command();
+    let names = command.get_subcommands().map(|command| command.get_name());
+    let (slips, best) = names.map(|name| (strsim::damerau_levenshtein(word, name), name)).min()?;
+    (slips <= word.chars().count() / LETTERS_PER_SLIP).then(|| best.to_owned())
+}
+
 /// Whether a path that does not exist is the name of a command that this version does not have.
 fn is_later_command(path: &Path) -> bool {
     path.to_str().is_some_and(|name| LATER.contains(&name)) && !path.exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_command_is_no_file() {
+        for (word, command) in [("repot", "report"), ("mpa", "map"), ("evnets", "events"), ("whatiff", "whatif")] {
+            assert_eq!(meant(Path::new(word)).as_deref(), Some(command), "{word}");
+        }
+        for word in ["x", "t.bin", "trace.bin", "train.py", "gpuoom-python3-4711.trace.bin", "../report/1"] {
+            assert_eq!(meant(Path::new(word)), None, "{word}");
+        }
+    }
 }

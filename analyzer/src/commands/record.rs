@@ -11,8 +11,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::output::is_trace;
 use super::preloadable;
 use super::recorded::{find_traces, literal, note_end};
+use crate::words::signal;
 
 /// The recorder's file name.
 const LIBRARY: &str = "libgpuoom.so";
@@ -32,6 +34,9 @@ pub(super) struct RecordArgs {
     /// Where to write the trace (%p process id, %e executable, %h host, %r rank)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Write over a trace of that name, which else is kept
+    #[arg(long, requires = "output")]
+    overwrite: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -45,10 +50,7 @@ pub(super) fn run(args: &RecordArgs) -> anyhow::Result<u8> {
     let wanted = args.output.clone().or_else(|| set().map(PathBuf::from));
     // Absolute: the command may change its directory, and start others there. The rest of a directory is the recorder's.
     let pattern = literal(&own).join(wanted.as_deref().unwrap_or(Path::new(DEFAULT_PATTERN)));
-    if pattern.is_file() {
-        let path = pattern.strip_prefix(&own).unwrap_or(&pattern).display();
-        eprintln!("gpuoom: {path} is there already, and is kept: the trace of this run gets another name");
-    }
+    make_room(&pattern, &own, args.overwrite)?;
     let began_ns = now_ns();
     catch_signals();
     let Some((program, arguments)) = args.command.split_first() else { bail!("there is no command to run") };
@@ -68,10 +70,29 @@ pub(super) fn run(args: &RecordArgs) -> anyhow::Result<u8> {
     pass_signals_on(pid);
     let status = child.wait().context("the command can't be waited for")?;
     CHILD.store(0, Ordering::Relaxed);
+    if let Some(number) = status.signal() {
+        eprintln!("gpuoom: the command was ended by {}", signal(number));
+    }
     if !announce(&pattern, &own, pid, began_ns, status) {
         say_why_nothing(program);
     }
     Ok(pass_through(status))
+}
+
+/// What lies where the trace is to come, is kept; on request a trace gives way.
+fn make_room(pattern: &Path, own: &Path, overwrite: bool) -> anyhow::Result<()> {
+    let path = pattern.strip_prefix(own).unwrap_or(pattern).display();
+    match (pattern.is_file(), overwrite) {
+        (false, _) => {}
+        (true, false) => eprintln!(
+            "gpuoom: {path} is there already, and is kept: the trace of this run gets another name (--overwrite replaces it)"
+        ),
+        (true, true) if is_trace(pattern) => {
+            std::fs::remove_file(pattern).with_context(|| format!("{path}: can't be replaced"))?;
+        }
+        (true, true) => bail!("{path}: this is no trace, and is kept"),
+    }
+    Ok(())
 }
 
 /// The recorder's path.
@@ -81,6 +102,9 @@ pub(super) fn library() -> anyhow::Result<PathBuf> {
 
 /// The recorder: where `GPUOOM_LIBRARY` says, else beside this program, else in `../lib`, else where the README installs it.
 fn find_library(own: Option<&Path>, named: Option<OsString>, installed: &Path) -> anyhow::Result<PathBuf> {
+    if let Some(named) = named.as_deref().map(Path::new).filter(|named| !named.is_file()) {
+        bail!("GPUOOM_LIBRARY: {} is no file", named.display());
+    }
     let own = own.and_then(|own| own.canonicalize().ok());
     let directory = own.as_deref().and_then(Path::parent);
     let beside = directory.map(|directory| directory.join(LIBRARY));
@@ -237,6 +261,8 @@ mod tests {
         for path in ["opt/gpuoom/libgpuoom.so", "lib/libgpuoom.so", "bin/libgpuoom.so"] {
             assert_eq!(at(path), find(None).unwrap());
         }
+        let missing = find(Some(&root.path().join("missing.so"))).unwrap_err().to_string();
+        assert!(missing.contains("GPUOOM_LIBRARY") && missing.contains("missing.so"), "{missing}");
         let named = at("elsewhere/libgpuoom.so");
         assert_eq!(find(Some(&named)).unwrap(), named);
     }

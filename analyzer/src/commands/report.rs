@@ -15,7 +15,7 @@ use super::progress::Progress;
 use super::symbols::SymbolArgs;
 use super::thresholds::{OfBundle, ThresholdArgs};
 use super::traces::{Input, OpenError, expand};
-use super::{UNREADABLE, is_later_command};
+use super::{UNREADABLE, is_later_command, meant};
 use crate::conclusion::{Summary, sum_up};
 use crate::evidence::{Evidence, Source, add, load};
 use crate::intake::read_through;
@@ -202,6 +202,9 @@ pub(super) fn read(input: Input, evidence: &Evidence, among_others: bool) -> Res
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
     if let Some(path) = args.traces.first().filter(|path| is_later_command(path)) {
         bail!("{}: this command is not in this version", path.display());
+    }
+    if let Some((path, command)) = args.traces.first().and_then(|path| Some((path, meant(path)?))) {
+        bail!("{}: there is no such file, and no such command; {command} is one", path.display());
     }
     args.thresholds.values()?;
     let traces = match args.traces.is_empty() {

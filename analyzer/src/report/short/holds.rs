@@ -14,6 +14,8 @@ const MOST_ROWS: usize = 5;
 const SMALLEST_IN_GIB: u64 = 1 << 30;
 /// What is less of the card than this share is not told by itself.
 const SMALLEST_SHARE: f64 = 0.0005;
+/// The least that is not 0.00 GiB.
+const SMALLEST_SHOWN: u64 = (1 << 30) / 200;
 /// Sums that differ by less agree.
 const AGREES_BYTES: u64 = 1 << 20;
 /// Columns of a number with its unit, and of a share.
@@ -39,7 +41,9 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     let total = ledger.total_bytes.filter(|total| *total > 0 && !ledger.is_host);
     let share = |bytes: u64| total.map_or_else(String::new, |total| percent(bytes as f64 / total as f64));
     let wide = page.look.width - INDENT - NUMBERS;
-    let least = (most as f64 * SMALLEST_SHARE) as u64;
+    // What would be told as nothing is not told by itself either.
+    let shown = if most < SMALLEST_IN_GIB { SMALLEST_SHOWN >> 10 } else { SMALLEST_SHOWN };
+    let least = shown.max((most as f64 * SMALLEST_SHARE) as u64);
     for (place, row) in few(all, free, least).iter().enumerate() {
         let (bytes, share) = row.bytes.map_or(("?".to_owned(), String::new()), |bytes| (number(bytes), share(bytes)));
         let text = format!("{:<wide$} {bytes:>12} {share:>7}", shorten(&row.text, wide));

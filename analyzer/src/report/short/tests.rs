@@ -27,9 +27,11 @@ fn no_page_is_too_long_or_says_more_than_the_full_one() {
         assert_is_short(name, summary);
         let full = in_one_line(&text::write(summary, &[], Look::new(4000, false).full(true))).to_lowercase();
         let page = in_one_line(&write(summary, Look::new(WIDTH, false)));
-        let why = page.split_once(" WHY ").map_or("", |(_, rest)| rest);
+        let why = page.split_once(" WHY ").map_or("", |(_, rest)| rest.trim_start());
         let why = why.split(" HOLDS ").next().and_then(|text| text.split(" DO ").next()).unwrap_or_default();
         let why = why.split(" MORE ").next().unwrap_or_default();
+        // What is only possible stands in the full page with its name first.
+        let why = if why.starts_with("Possible: ") { why.split_once(". ").map_or("", |(_, rest)| rest) } else { why };
         for sentence in why.split(". ").map(|text| text.trim_end_matches('.').to_lowercase()) {
             assert!(full.contains(&sentence), "{name}: {sentence}\n{full}");
         }
