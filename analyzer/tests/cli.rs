@@ -400,7 +400,7 @@ fn damage_is_said_once_however_often_a_trace_is_read() {
 fn a_file_appears_whole_or_not_at_all() {
     let place = Place::new();
     place.trace("t.bin", &small());
-    place.stdout(&["report", "-o", "report.txt", "t.bin"]);
+    place.stdout(&["report", "--full", "-o", "report.txt", "t.bin"]);
     assert!(std::fs::read_to_string(place.path("report.txt")).unwrap().contains("VERDICT"));
     let names: Vec<_> = std::fs::read_dir(place.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
@@ -415,13 +415,13 @@ fn what_is_no_file_is_not_replaced() {
     let pipe = place.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().unwrap();
-    place.stdout(&["report", "-o", "pipe", "a.trace.bin"]);
+    place.stdout(&["report", "--full", "-o", "pipe", "a.trace.bin"]);
     assert!(String::from_utf8_lossy(&reader.wait_with_output().unwrap().stdout).contains("VERDICT"));
     assert!(!std::fs::metadata(&pipe).unwrap().is_file());
 
     std::fs::write(place.path("target.txt"), "before").unwrap();
     std::os::unix::fs::symlink("target.txt", place.path("link.txt")).unwrap();
-    place.stdout(&["report", "-o", "link.txt", "a.trace.bin"]);
+    place.stdout(&["report", "--full", "-o", "link.txt", "a.trace.bin"]);
     assert!(std::fs::symlink_metadata(place.path("link.txt")).unwrap().is_symlink());
     assert!(std::fs::read_to_string(place.path("target.txt")).unwrap().contains("VERDICT"));
 }
@@ -549,7 +549,7 @@ fn large_counts_are_grouped_alike() {
         trace.free(0x1000);
     }
     place.trace("t.bin", &trace);
-    let page = place.stdout(&["t.bin"]);
+    let page = place.stdout(&["--full", "t.bin"]);
     assert!(page.contains("12 000 allocations, 12 000 freed; nothing left"), "{page}");
 }
 
@@ -557,7 +557,7 @@ fn large_counts_are_grouped_alike() {
 fn a_pipe_gets_no_colours() {
     let place = Place::new();
     place.trace("t.bin", &small());
-    let text = place.stdout(&["t.bin"]);
+    let text = place.stdout(&["--full", "t.bin"]);
     assert!(!text.contains('\x1b'));
     std::io::sink().write_all(text.as_bytes()).unwrap();
 }

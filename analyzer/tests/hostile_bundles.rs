@@ -102,9 +102,13 @@ fn a_bundle_is_read_like_its_trace() {
     let place = Place::new();
     place.file("t.bin", &trace());
     place.file("b.tar.gz", &Raw::default().file(NAME, &trace()).file("gpuoom-bundle/report.json", b"lies").packed());
-    for command in
-        [&["report"][..], &["map"], &["events"], &["whatif", "--capacity", "16G"], &["report", "--format", "json"]]
-    {
+    for command in [
+        &["report", "--full"][..],
+        &["map"],
+        &["events"],
+        &["whatif", "--capacity", "16G"],
+        &["report", "--format", "json"],
+    ] {
         let read = |file: &str| {
             let output = place.run(&[command, &[file]].concat());
             assert_eq!(output.status.code(), Some(0), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

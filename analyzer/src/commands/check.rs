@@ -23,7 +23,7 @@ use crate::thresholds::Thresholds;
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
-    /// What the runs may take (TOML; the README shows how it is written)
+    /// What the runs may take (TOML; docs/budgets.md shows how it is written)
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
     /// Trace files, or bundles: each process by itself

@@ -252,12 +252,23 @@ fn injected(oom: &OomReport, granularity_bytes: Option<u64>) -> String {
                 format!("each counted in whole granules of {}", size(bytes))
             });
             format!(
-                "{by}: the virtual card has no room for it beside what the program holds ({} in {}, {rounded}).{real}",
-                size(oom.held_bytes),
-                count(oom.held_blocks, "block", "blocks")
+                "{by}: the virtual card has no room for it beside what the program holds ({}, {rounded}).{real}",
+                on_virtual_card(oom)
             )
         }
         _ => format!("{by}. No card was asked.{real}"),
+    }
+}
+
+/// What counts on the virtual card: managed memory does not, since its pages may lie in RAM.
+fn on_virtual_card(oom: &OomReport) -> String {
+    match oom.held_managed_bytes {
+        0 => format!("{} in {}", size(oom.held_bytes), count(oom.held_blocks, "block", "blocks")),
+        managed => format!(
+            "{}, beside {} of managed memory that does not count",
+            size(oom.held_bytes.saturating_sub(managed)),
+            size(managed)
+        ),
     }
 }
 

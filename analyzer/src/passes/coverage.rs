@@ -248,7 +248,7 @@ fn unexplained(replay: &Replay, libraries: &Libraries<'_>, thresholds: &Threshol
         let sum = sums.entry((row.device, row.layer)).or_insert((0, row.api));
         sum.0 += row.most_bytes;
     }
-    let limit = u128::from(thresholds.hidden_bytes) + replay.graph_bytes;
+    let limit = u128::from(thresholds.hidden_bytes) + replay.graph_bytes();
     let large = sums.into_iter().filter(|(_, (bytes, _))| *bytes > limit);
     large
         .map(|((_, layer), (bytes, api))| {

@@ -309,7 +309,7 @@ impl Facts {
             unmatched_frees: replay.unmatched_frees,
             failed_frees: replay.failed_frees,
             contexts_unclear: describe_contexts(replay),
-            graph_node_bytes: saturate(replay.graph_bytes),
+            graph_node_bytes: saturate(replay.graph_bytes()),
             graph_reserved_bytes: replay.tracks.graph_reserved,
             symbols_missing: stacks.missing(),
         }

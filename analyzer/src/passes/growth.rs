@@ -284,7 +284,8 @@ fn of_rise(replay: &Replay, device: u8, cycles: &Cycles, rise: &Rise, thresholds
         per_cycle,
         few_points: (levels.len() as u64) < thresholds.stretch_cycles,
         may_be_a_load: rise.may_be_a_load(thresholds),
-        runs_out: if significant {
+        // Nobody knows whether a rise that pauses goes on.
+        runs_out: if significant && trend.course != Course::Pauses {
             runs_out(replay, device, rise, cycles.unbroken(), &per_second, &per_cycle)
         } else {
             None

@@ -45,6 +45,8 @@ pub struct Limits {
     pub gradual_share: f64,
     /// How many times as long as before a rise must pause to be over.
     pub pause_factor: f64,
+    /// Share of a stretch from which on a pause at its end counts, whatever pauses came before.
+    pub pause_share: f64,
     /// Share of a rise whose return, after a rise as large, says that it is given back again and again.
     pub returned_share: f64,
     /// The same of returns to the floor of all levels, of which there were several.
@@ -82,7 +84,7 @@ pub enum Course {
     Rises,
     /// It rises, more slowly than shortly before.
     Slows,
-    /// It rose, and then not for longer than it ever paused before, but not for long enough to be over.
+    /// It rose, and then not for longer than it ever paused before, or for a good part of the stretch, but not for long enough to be over.
     Pauses,
     /// It rose, and has not for much longer than it ever paused.
     Stopped,
@@ -149,6 +151,10 @@ pub struct Trend {
     pub course: Course,
     /// Whether it stood level for a large part of the series before it rose again, as at a bound.
     pub stood_level: bool,
+    /// Levels at the end of the stretch that are no new high.
+    pub paused: usize,
+    /// Whether those are a good part of the stretch.
+    pub is_long_pause: bool,
 }
 
 impl Trend {
@@ -162,6 +168,7 @@ impl Trend {
         let stretch = &points[points.len() - length..];
         let slope = Slope::of(stretch)?;
         let all = levels(points, stretch, &slope);
+        let pause = Pause::of(&all[all.len() - length.min(all.len())..], limits);
         let course = match course(&all, length, stretch, &slope, limits) {
             Course::Level | Course::Stepped | Course::Stopped if stairs::are_stairs(&all, limits) => Course::Stairs,
             course => course,
@@ -171,6 +178,8 @@ impl Trend {
             slope: slope.to_one_step(stretch).to_steps(stretch, course.rises(), limits),
             course,
             stood_level: bounds::stood_level(&all, limits),
+            paused: pause.last,
+            is_long_pause: pause.is_long(limits),
         })
     }
 
@@ -179,9 +188,10 @@ impl Trend {
         self.course.rises()
     }
 
-    /// The slope where it ends: 0 where nothing is known to rise or fall there.
+    /// The slope where it ends: 0 where nothing is known to rise or fall there, as where it has not risen for a good part of the stretch.
     pub fn rate(&self) -> f64 {
-        if self.rises() || self.slope.high < 0.0 { self.slope.median } else { 0.0 }
+        let pauses = self.course == Course::Pauses && self.is_long_pause;
+        if (self.rises() && !pauses) || self.slope.high < 0.0 { self.slope.median } else { 0.0 }
     }
 }
 
@@ -309,11 +319,20 @@ fn median(mut values: Vec<f64>) -> f64 {
     median_of_sorted(&values)
 }
 
-/// The levels without what their sorts differ by; sorts that the last stretch lacks are left out.
+/// Points of a sort from which on it is known by what it differs from others. A label that comes once, as where a program ends, would
+/// lie on the slope wherever it is.
+const LEAST_OF_SORT: usize = 3;
+
+/// The levels without what their sorts differ by; sorts that the last stretch lacks, or has hardly any of, are left out.
 fn levels(points: &[Point], stretch: &[Point], slope: &Slope) -> Vec<f64> {
-    let mut sorts: Vec<u32> = stretch.iter().map(|point| point.sort).collect();
-    sorts.sort_unstable();
-    sorts.dedup();
+    let mut all: Vec<u32> = stretch.iter().map(|point| point.sort).collect();
+    all.sort_unstable();
+    let often = all.chunk_by(|one, other| one == other).filter(|of| of.len() >= LEAST_OF_SORT).map(|of| of[0]);
+    let mut sorts: Vec<u32> = often.collect();
+    if sorts.is_empty() {
+        all.dedup();
+        sorts = all;
+    }
     if let [_] = sorts[..] {
         return points.iter().filter(|point| point.sort == sorts[0]).map(|point| point.y).collect();
     }
@@ -343,7 +362,7 @@ fn course(levels: &[f64], length: usize, stretch: &[Point], slope: &Slope, limit
         Parts::EndsLevel => return Course::Stopped,
         Parts::InSteps => return Course::Stepped,
     }
-    if pause.is_longest() {
+    if pause.is_longest() || pause.is_long(limits) {
         return Course::Pauses;
     }
     let (first, second) = stretch.split_at(stretch.len() / 2);
@@ -360,21 +379,28 @@ struct Pause {
     last: usize,
     /// The most between two highs of the stretch.
     longest_before: usize,
+    /// Half of those between two highs are no longer than this.
+    usual: usize,
+    /// All levels of the stretch.
+    levels: usize,
 }
 
 impl Pause {
     /// Levels that only waver around a high are no new ones, as those of a full cache whose entries differ in size.
     fn of(stretch: &[f64], limits: &Limits) -> Self {
-        let [first, .., end] = stretch else { return Pause { last: 0, longest_before: 0 } };
+        let [first, .., end] = stretch else { return Pause { last: 0, longest_before: 0, usual: 0, levels: 0 } };
         let least = limits.new_high_share * (end - first).max(0.0) / (stretch.len() - 1) as f64;
-        let (mut high, mut at, mut longest_before) = (*first, 0, 0);
+        let (mut high, mut at, mut before) = (*first, 0, Vec::new());
         for (place, level) in stretch.iter().enumerate().skip(1) {
             if *level > high + least {
-                longest_before = longest_before.max(place - at - 1);
+                before.push(place - at - 1);
                 (high, at) = (*level, place);
             }
         }
-        Pause { last: stretch.len() - 1 - at, longest_before }
+        before.sort_unstable();
+        let usual = before.get(before.len() / 2).copied().unwrap_or(0);
+        let longest_before = before.last().copied().unwrap_or(0);
+        Pause { last: stretch.len() - 1 - at, longest_before, usual, levels: stretch.len() }
     }
 
     /// Whether it is longer than the longest before, by the factor: one step more than that where there was none.
@@ -384,6 +410,12 @@ impl Pause {
 
     fn is_longest(&self) -> bool {
         self.last > self.longest_before
+    }
+
+    /// Whether it is a good part of the stretch, and longer than pauses of this rise usually are.
+    fn is_long(&self, limits: &Limits) -> bool {
+        let is_unusual = self.last as f64 > limits.pause_factor * (self.usual + 1) as f64;
+        is_unusual && self.last as f64 >= limits.pause_share * self.levels as f64
     }
 }
 

@@ -217,13 +217,22 @@ impl Replay {
             (kind, family) => {
                 let kind = if record.event() == Some(Event::Unpin) { Kind::Registered } else { kind };
                 let stays = if self.pins.is_empty() { None } else { self.unpin_once(record) };
+                let space = self.unregistered_space(record).unwrap_or(Space::of(kind, family));
                 match stays {
                     Some(undo) => undo,
-                    None => self.give_back(Space::of(kind, family), record, below),
+                    None => self.give_back(space, record, below),
                 }
             }
         };
         self.last_frees.remember(record, undo);
+    }
+
+    /// HIP's `hipHostUnregister` of what was never registered gives it back, whatever call gave it: pinned, managed or device memory
+    /// (tried on 6.4.3: the frees of the layers below lie inside that call). CUDA refuses it, and a correction follows.
+    #[cold]
+    fn unregistered_space(&self, record: &Record) -> Option<Space> {
+        let is_unpin = record.event() == Some(Event::Unpin) && !self.live.has(Space::Registered, record.address);
+        (is_unpin && self.live.has(Space::Memory, record.address)).then_some(Space::Memory)
     }
 
     /// A free takes memory of the layer that it is called at, whoever calls. Returns whether that layer's book knew it.
@@ -287,7 +296,8 @@ impl Replay {
             Kind::Registered if !is_explained => !self.is_inside_registered(record.address),
             // HIP answers "success" when it is given the same block twice (5.7.1 and 6.4.3 do).
             Kind::Pool if !is_explained => !self.last_frees.took(record.thread, record.address),
-            _ => !is_explained,
+            // HIP answers "success" to a free of an address range, too (6.4.3), and the range stays.
+            _ => !is_explained && !self.live.has(Space::Reserved, record.address),
         };
         if !many_sources {
             self.in_vain.note(record.address, self.events, counts.then_some(record.api));
@@ -438,7 +448,10 @@ impl Replay {
             }
             (Some(Event::Reserve), Kind::Pool) => {
                 // With a size it is memory that a graph will get when it runs. The runtime's call has the driver's inside.
-                self.graph_bytes += if own { u128::from(record.requested) } else { 0 };
+                if own {
+                    self.graph_bytes += u128::from(record.requested);
+                    self.tracks.node_made(record);
+                }
                 self.note_pool(record, payload);
                 if own && record.requested == 0 {
                     self.pool_appears(record);
@@ -487,6 +500,11 @@ impl Replay {
         let does = self.apis.get(record.api).does;
         self.made_pools += u64::from(!matches!(does, Does::NamesPool | Does::ChoosesPool));
         self.tracks.pools.appears(does, record.address, record.device);
+    }
+
+    /// Bytes of memory nodes that were added to graphs; of those that a void capture would have made, there is no graph.
+    pub fn graph_bytes(&self) -> u128 {
+        self.graph_bytes.saturating_sub(self.tracks.captures().map_or(0, |captures| captures.void_bytes))
     }
 
     /// Address ranges and memory of others have lines of their own.

@@ -207,7 +207,7 @@ pub struct Replay {
     looks_around: u32,
     in_vain: vain::InVain,
     /// Bytes that graphs were told to allocate when they run, by the program. It is no memory yet, and nobody says when it is.
-    pub graph_bytes: u128,
+    graph_bytes: u128,
     /// Times that memory of another process was opened.
     pub imports: u64,
     /// Frees whose call failed.

@@ -233,6 +233,39 @@ fn kinds_go_to_their_accounts() {
 }
 
 #[test]
+fn a_free_of_an_address_range_is_no_sign_of_a_call_that_was_not_recorded() {
+    let mut trace = builder();
+    let reserve = trace.record(Event::Reserve, Kind::Reserved, "hipMemAddressReserve");
+    trace.push(Record { address: 0x7000, requested: GIB, ..reserve }, &[]);
+    trace.free(0x7000);
+    assert_eq!(run(&trace).unmatched_frees, 0);
+    trace.free(0x9000);
+    assert_eq!(run(&trace).unmatched_frees, 1);
+}
+
+/// HIP's answer to `hipHostUnregister` of memory that was never registered is to give it back.
+#[test]
+fn what_was_never_registered_is_freed_by_its_unregistering() {
+    let mut trace = builder();
+    trace.alloc(0x1000, GIB);
+    trace.alloc_kind(Kind::HostPinned, "hipHostMalloc", 0x2000, MIB);
+    trace.alloc_kind(Kind::Managed, "hipMallocManaged", 0x3000, MIB);
+    let unpin = |trace: &mut TraceBuilder, address: u64| {
+        let record = trace.record(Event::Unpin, Kind::Registered, "hipHostUnregister");
+        trace.push(Record { address, duration: 0, ..record }, &[])
+    };
+    for address in [0x1000, 0x2000] {
+        unpin(&mut trace, address);
+    }
+    // CUDA refuses it.
+    unpin(&mut trace, 0x3000);
+    trace.last_call_failed(713);
+    let replay = run(&trace);
+    assert_eq!((held(&replay), replay.accounts.host.held.blocks), ((1, u128::from(MIB)), 0));
+    assert_eq!((replay.unmatched_frees, device(&replay).calls.frees), (0, 1));
+}
+
+#[test]
 fn a_pool_knows_its_device() {
     let mut trace = builder();
     let pool = trace.record(Event::Reserve, Kind::Pool, "hipMemPoolCreate");

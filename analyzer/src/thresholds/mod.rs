@@ -255,6 +255,8 @@ thresholds! {
     gradual_share: f64 = 0.3, Share, "ours: of three steps up one has a third", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// How many times as long as ever before a rise must pause to be over.
     rise_pause_factor: f64 = 2.0, Number, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
+    /// Share of a stretch from which on a pause at its end leaves open whether a rise goes on, however long it paused before.
+    rise_pause_share: f64 = 0.15, Share, "ours", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// Share of an average step of a rise that a level must be above the last high to be a new one.
     new_high_share: f64 = 0.5, Share, "ours: levels that waver are no rise", ["live-leak", "oom-eval-accumulation", "oom-longest-batch", "oom-eval-batch"];
     /// Share of a rise that was given back after an earlier rise, from which on it is taken to come and go.
@@ -510,6 +512,7 @@ impl Thresholds {
             step_share: self.step_share,
             gradual_share: self.gradual_share,
             pause_factor: self.rise_pause_factor,
+            pause_share: self.rise_pause_share,
             returned_share: self.returned_share,
             often_returned_share: self.often_returned_share,
             floor_share: self.floor_share,

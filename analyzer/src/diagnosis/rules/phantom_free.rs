@@ -507,7 +507,7 @@ fn hidden_runtime_memory(case: &Case<'_>, failure: &Failure<'_>, check: &mut Che
 
 /// Memory nodes of graphs are the program's own, and come when a graph runs: no call tells how much of them is there.
 fn may_be_graphs(case: &Case<'_>, both: Known<(u64, u64)>, is_much: impl Fn((u64, u64)) -> bool, check: &mut Check) {
-    let in_graphs = saturate(case.replay.graph_bytes);
+    let in_graphs = saturate(case.replay.graph_bytes());
     if in_graphs == 0 {
         return;
     }

@@ -8,7 +8,7 @@ use crate::passes::growth;
 use crate::passes::kept::Kept;
 use crate::passes::phase::Phase;
 use crate::passes::rise::{By, Rise};
-use crate::passes::trend::WHY_AGAIN;
+use crate::passes::trend::{Course, Trend, WHY_AGAIN};
 use crate::replay::Replay;
 use crate::replay::tracks::reads::{History, Whose};
 use crate::thresholds::Thresholds;
@@ -124,12 +124,11 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
     let bytes = |rate: f64| size(rate.max(0.0) as u64);
     check.must(true, || {
         format!(
-            "what stays after a {each} rises by {} each time (95 %: {} to {}), up to the last of the {} {step}s looked at; {} since the \
-             first of {}",
+            "what stays after a {each} rises by {} each time (95 %: {} to {}), {}; {} since the first of {}",
             bytes(trend.slope.median),
             bytes(trend.slope.low),
             bytes(trend.slope.high),
-            trend.points,
+            up_to(trend, step),
             size(u64::try_from(rise.total_bytes()).unwrap_or(0)),
             rise.earlier.first_of(rise.levels.len(), rise.by),
         )
@@ -163,6 +162,17 @@ pub fn leak(rise: Option<&Rise>, are_segments: bool, thresholds: &Thresholds, ch
     if are_segments {
         check.at_most(Confidence::Probable);
         check.would_settle(SEGMENTS);
+    }
+}
+
+/// Up to where it rises of what is looked at.
+fn up_to(trend: &Trend, step: &str) -> String {
+    let points = trend.points;
+    match trend.course {
+        Course::Pauses => {
+            format!("over the last {points} {step}s, but not over the last {} of them", trend.paused)
+        }
+        _ => format!("up to the last of the {points} {step}s looked at"),
     }
 }
 

@@ -6,9 +6,8 @@ use super::paths::Thing;
 use super::{MARKS, SEGMENTS};
 use crate::judgement::check::{Check, Confidence, Holds};
 use crate::passes::fit::variation;
-use crate::passes::rise::Rise;
 use crate::passes::shape::cycles::Cycle;
-use crate::passes::trend::{Point, Trend};
+use crate::passes::trend::{Course, Point, Trend};
 use crate::replay::tracks::calls::What;
 use crate::thresholds::share;
 use crate::words::{count, percent, size};
@@ -172,7 +171,9 @@ pub(super) fn longest_batch(facts: &Facts, check: &mut Check) {
         return;
     }
     let largest = facts.largest_before();
-    check.must(true, || format!("{} cycles had been completed before it", steps.len()));
+    check.must(true, || {
+        format!("{} cycles, each a rise and a fall of what is held, were completed before it", steps.len())
+    });
     let peaks: Vec<f64> = steps.iter().map(|cycle| cycle.peak.bytes as f64).collect();
     let (_, variation) = variation(&peaks);
     check.must(variation >= facts.thresholds.peak_variation_share, || {
@@ -233,9 +234,17 @@ pub(super) fn unless_more_stays(facts: &Facts, check: &mut Check) {
         Some(keeps_more) => {
             check.unless(keeps_more, || "blocks that stay become more from step to step".to_owned());
         }
-        None => check.unless(facts.rise.as_ref().is_some_and(Rise::is_significant), || {
-            "what stays between the cycles rises".to_owned()
-        }),
+        None => {
+            let rise = facts.rise.as_ref().filter(|rise| rise.is_significant());
+            let goes_on = match rise.map(|rise| rise.trend.course) {
+                None => Holds::No,
+                Some(Course::Pauses) => {
+                    Holds::Unknown("whether what stays between the cycles still rises: the last steps did not")
+                }
+                Some(_) => Holds::Yes,
+            };
+            check.unless(goes_on, || "what stays between the cycles rises".to_owned());
+        }
     }
 }
 

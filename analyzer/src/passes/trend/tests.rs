@@ -18,6 +18,7 @@ const LIMITS: Limits = Limits {
     wanders_above: -0.25,
     slowing_share: 0.5,
     new_high_share: 0.5,
+    pause_share: 0.15,
     parted_points: 8,
     bound_share: 0.25,
 };
@@ -100,6 +101,25 @@ fn a_rise_that_pauses_longer_than_ever_is_not_surely_one() {
     }
     // It paused as long before.
     assert_eq!(trend((0..24).map(|step| 64.0 * f64::from(step / 3))).course, Course::Rises);
+}
+
+/// A label that comes once, where the program ends, is no new high: it has nothing to be compared with.
+#[test]
+fn a_label_of_another_sort_at_the_end_does_not_hide_that_a_rise_stopped() {
+    let level = |step: u32| 40.0 * f64::from(step.saturating_sub(120).min(60));
+    let mut points: Vec<Point> = (0..220).map(|step| Point { x: f64::from(step), y: level(step), sort: 0 }).collect();
+    points.push(Point { x: 220.0, y: level(220), sort: 1 });
+    let trend = Trend::of(&points, &LIMITS).unwrap();
+    assert_eq!((trend.course, trend.rate()), (Course::Stopped, 0.0));
+}
+
+/// One long pause before does not make another one a part of the rise; its rate where it ends is then nothing.
+#[test]
+fn a_rise_that_paused_once_may_have_ended() {
+    let level = |step: u32| f64::from(step.min(70) + step.saturating_sub(82).min(18));
+    let paused = trend((0..111).map(level));
+    assert_eq!((paused.course, paused.paused, paused.rate()), (Course::Pauses, 10, 0.0));
+    assert_eq!(trend((0..103).map(level)).course, Course::Rises);
 }
 
 #[test]

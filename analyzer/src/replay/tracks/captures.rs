@@ -25,8 +25,10 @@ pub struct Captures {
     pub destroyed: u64,
     /// Bytes that threads took while they captured.
     pub taken_bytes: u64,
-    /// Captures under way, by thread.
-    open: FxHashMap<u32, u32>,
+    /// Bytes of memory nodes that captures would have made that had become void.
+    pub void_bytes: u128,
+    /// Captures under way, by thread: how many, and the bytes of memory nodes that they made.
+    open: FxHashMap<u32, (u32, u128)>,
     /// Blocks that were taken during a capture and live: device and bytes.
     live: FxHashMap<super::Key, (u8, u64)>,
 }
@@ -48,22 +50,36 @@ impl Captures {
     pub(super) fn begin(&mut self, thread: u32) {
         self.begun += 1;
         if self.open.len() < MOST_OPEN {
-            *self.open.entry(thread).or_default() += 1;
+            self.open.entry(thread).or_default().0 += 1;
         }
     }
 
     pub(super) fn end(&mut self, thread: u32) {
         self.ended += 1;
-        self.end_void(thread);
+        self.close(thread);
     }
 
-    /// A capture ended without a graph, or none was there.
+    /// A capture ended without a graph. Of several on one thread nobody tells whose the nodes were: they count until the last is over.
     pub(super) fn end_void(&mut self, thread: u32) {
-        if let Some(open) = self.open.get_mut(&thread) {
-            *open -= 1;
-            if *open == 0 {
-                self.open.remove(&thread);
-            }
+        self.void_bytes += self.close(thread);
+    }
+
+    /// Takes one capture of the thread away; answers the bytes of the nodes that they made where it was the last.
+    fn close(&mut self, thread: u32) -> u128 {
+        let Some((open, bytes)) = self.open.get_mut(&thread) else { return 0 };
+        *open -= 1;
+        let (open, bytes) = (*open, *bytes);
+        if open > 0 {
+            return 0;
+        }
+        self.open.remove(&thread);
+        bytes
+    }
+
+    /// A memory node was made, maybe in a capture.
+    pub(super) fn node(&mut self, thread: u32, bytes: u64) {
+        if let Some((_, made)) = self.open.get_mut(&thread) {
+            *made += u128::from(bytes);
         }
     }
 

@@ -29,6 +29,11 @@ impl Tracks {
         }
     }
 
+    /// A memory node of a graph was made.
+    pub(in crate::replay) fn node_made(&mut self, record: &Record) {
+        self.captures.node(record.thread, record.requested);
+    }
+
     /// A pool's attribute was set, or a pool was trimmed.
     #[cold]
     fn set_pool(&mut self, record: &Record, payload: &[u8]) {

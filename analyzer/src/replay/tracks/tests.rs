@@ -304,6 +304,23 @@ fn modules_above_hsa_count_once_and_failed_unloads_do_not() {
     assert_eq!(run(&older).tracks.modules.above(), Err(Unknown::Modules));
 }
 
+/// Of a capture that had become void there is no graph, nor what it would have taken.
+#[test]
+fn nodes_of_a_void_capture_are_no_memory_of_graphs() {
+    let mut trace = builder();
+    for (stream, status, bytes) in [(0x51, 0, GIB), (0x52, 901, 2 * GIB)] {
+        call(&mut trace, Event::Sync, Kind::None, "hipStreamBeginCapture", stream);
+        let node = trace.record(Event::Reserve, Kind::Pool, "hipMallocAsync");
+        trace.push(Record { address: stream << 32, requested: bytes, ..node }, &[]);
+        let end = trace.record(Event::Sync, Kind::None, "hipStreamEndCapture");
+        trace.push(Record { address: stream, status, ..end }, &[]);
+    }
+    let replay = run(&trace);
+    assert_eq!(replay.graph_bytes(), u128::from(GIB));
+    let captures = replay.tracks.captures().unwrap();
+    assert_eq!((captures.begun, captures.ended), (2, 1));
+}
+
 #[test]
 fn memory_taken_during_a_capture_is_followed_until_it_is_freed() {
     let mut trace = builder();

@@ -15,7 +15,8 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     let ladder = &summary.conclusion.ladder;
     let steps = ladder.steps.iter().take(MOST_STEPS).map(climb);
     let mut told: Vec<String> = whatever_the_cause(summary).into_iter().chain(steps).take(MOST_STEPS).collect();
-    if told.is_empty() {
+    // Of a failure that nothing explains, `WHY` says what would.
+    if told.is_empty() && summary.conclusion.verdict.oom.is_none() {
         let asks = summary.conclusion.would_settle.iter().take(1);
         told = asks.map(|text| format!("{}: {}", to_find_out(summary), clean(text))).collect();
     }

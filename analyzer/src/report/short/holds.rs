@@ -44,7 +44,7 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     // What would be told as nothing is not told by itself either.
     let shown = if most < SMALLEST_IN_GIB { SMALLEST_SHOWN >> 10 } else { SMALLEST_SHOWN };
     let least = shown.max((most as f64 * SMALLEST_SHARE) as u64);
-    for (place, row) in few(all, free, least).iter().enumerate() {
+    for (place, row) in few(all, free, (least, shown)).iter().enumerate() {
         let (bytes, share) = row.bytes.map_or(("?".to_owned(), String::new()), |bytes| (number(bytes), share(bytes)));
         let text = format!("{:<wide$} {bytes:>12} {share:>7}", shorten(&row.text, wide));
         match place {
@@ -109,16 +109,17 @@ fn whose(line: &TakenLine) -> String {
 }
 
 /// The largest rows, and one for the sum of the others: of those that are too small to show and of those that there is no room for.
-fn few(mut all: Vec<Row>, free: Option<Row>, least: u64) -> Vec<Row> {
+fn few(mut all: Vec<Row>, free: Option<Row>, (least, shown): (u64, u64)) -> Vec<Row> {
     let room = MOST_ROWS - usize::from(free.is_some());
     let large = all.iter().take_while(|row| row.bytes.is_none_or(|bytes| bytes >= least)).count();
     let kept = if large == all.len() && large <= room { large } else { large.min(room - 1) };
     let others = all.split_off(kept);
+    let bytes = others.iter().try_fold(0u64, |sum, row| Some(sum.saturating_add(row.bytes?)));
     match &others[..] {
-        [] => {}
+        // All of them are told as nothing.
+        _ if bytes.is_some_and(|bytes| bytes < shown) => {}
         [_] => all.extend(others),
         _ => {
-            let bytes = others.iter().try_fold(0u64, |sum, row| Some(sum.saturating_add(row.bytes?)));
             all.push(Row { text: format!("all else, {}", count(others.len() as u64, "row", "rows")), bytes });
         }
     }

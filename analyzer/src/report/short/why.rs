@@ -52,13 +52,18 @@ fn told(why: &str, finding: &Finding) -> Vec<String> {
 fn not_known(summary: &Summary) -> Vec<String> {
     let ask = |text: &String| format!("{}: {}.", capital(to_find_out(summary)), clean(text).trim_end_matches('.'));
     let settle = summary.conclusion.would_settle.iter().take(1).map(ask);
-    std::iter::once(summary.conclusion.verdict.why.clone()).chain(settle).collect()
+    let why = &summary.conclusion.verdict.why;
+    let why = match why.strip_prefix("Why is not known.") {
+        Some(rest) => format!("Not known.{rest}"),
+        None => capital(why.strip_prefix("Why: ").unwrap_or(why)),
+    };
+    std::iter::once(why).chain(settle).collect()
 }
 
 /// With a capital letter, but for a name that begins with a small one (`hipMalloc`).
 fn capital(text: &str) -> String {
     let first = text.split(' ').next().unwrap_or_default();
-    if first.chars().skip(1).any(|letter| letter.is_uppercase() || letter == '_') {
+    if first == "gpuoom" || first.chars().skip(1).any(|letter| letter.is_uppercase() || letter == '_') {
         return text.to_owned();
     }
     let mut letters = text.chars();

@@ -51,7 +51,7 @@ pub(in crate::report) fn whatever_the_cause(summary: &Summary) -> Option<String>
     let may_rise = summary.conclusion.findings.iter().any(|finding| finding.id == "live-leak");
     let card = match may_rise {
         true => {
-            format!(". For this request alone a card must have at least {more} more, and what rises goes on")
+            format!(". For this request alone a card must have at least {more} more, and what rises may go on")
         }
         false => {
             format!(", or take a larger card: these blocks and the request alone need {more} more than this one has")

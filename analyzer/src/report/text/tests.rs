@@ -393,7 +393,7 @@ fn stacks_that_were_inferred_say_so() {
     }
     trace.evidence.symbols = SymbolPlaces::here(&[]);
     let text = page(&trace);
-    let parts = [("asked by", "\nWHY"), ("WHO ALLOCATED", "\n\n")].map(|(from, to)| {
+    let parts = [("asked by", "\nWHO HOLDS"), ("WHO ALLOCATED", "\n\n")].map(|(from, to)| {
         let part = &text[text.find(from).unwrap()..];
         part[..part.find(to).unwrap()].to_owned()
     });
