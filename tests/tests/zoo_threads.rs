@@ -74,10 +74,14 @@ fn first_thread_leaves(what: &str) -> Client {
 /// as they would have.
 #[test]
 fn a_process_ends_with_the_programs_last_thread() {
-    for (what, allocations) in [("alone", 2), ("workers", 5), ("late", 4), ("signal", 2)] {
+    for (what, allocations) in [("alone", 2), ("workers", 5), ("chain", 2), ("late", 4), ("signal", 2)] {
         for sample in ["1s", "off", "1h"] {
             let run = first_thread_leaves(what).env("GPUOOM_SAMPLE", sample).run_both();
-            assert!(run.stdout.ends_with("handler: 3 MiB of stack, SIGTERM held 0, SIGUSR1 held 1\n"), "{}", run.stdout);
+            assert!(
+                run.stdout.ends_with("handler: 3 MiB of stack, SIGTERM held 0, SIGUSR1 held 1\n"),
+                "{}",
+                run.stdout
+            );
             run.assert_trace_is_true();
             let report = run.only_trace().report();
             report.assert_exited(0);

@@ -94,14 +94,10 @@ impl Watch {
         if Instant::now() < self.0 {
             return false;
         }
-        let own = threads::running();
-        let process = Process::read();
-        let first_is_gone = process.as_ref().is_some_and(|process| process.first_is_gone);
+        let first_is_gone = Process::read().is_some_and(|process| process.first_is_gone);
         let soon = first_is_gone || HAS_LEFT.load(Ordering::Relaxed);
         self.0 = Instant::now() + if soon { PERIOD } else { IDLE };
-        // The kernel counts a thread from before it runs until it is gone, the first one to the end. A thread of ours that ended in
-        // between would make room for one of the program's, so they are counted twice.
-        first_is_gone && process.is_some_and(|process| process.threads == own + 1) && threads::running() == own
+        first_is_gone && all_are_ours()
     }
 
     /// Waits until nobody is left.
@@ -111,6 +107,13 @@ impl Watch {
             guard::sleep_micros(i64::try_from(left.as_micros()).unwrap_or(0) + 1);
         }
     }
+}
+
+/// Whether all threads but the first, which is gone, are the recorder's. The kernel counts a thread from before it runs until it is gone,
+/// and the first one to the end. One of ours that ended in between would make room for one of the program's: so they are counted twice.
+fn all_are_ours() -> bool {
+    let own = threads::running();
+    Process::read().is_some_and(|process| process.threads == own + 1) && threads::running() == own
 }
 
 /// Told before the thread that asks the runtime is asked nothing any more.

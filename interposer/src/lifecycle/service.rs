@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use gpuoom_trace::metadata::trigger;
 
-use super::{last, libraries};
 use super::machine::Machine;
+use super::{last, libraries};
 use crate::base::{config, log};
 use crate::readings::{self, Asker, Readings};
 use crate::record::{Recorder, Request, state, threads};

@@ -1,7 +1,6 @@
 //! The recorder's own threads: deaf to signals, with a name, keeping nothing of the program alive.
 
 use std::ffi::CStr;
-use std::path::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::base::{guard, thread};
@@ -90,10 +89,11 @@ pub(crate) fn forget_parent() {
     OWN.iter().for_each(|own| own.store(0, Ordering::Relaxed));
 }
 
-/// How many of the recorder's threads run. Python may have ended one of them.
+/// How many of the recorder's threads run. Python may have ended one of them, and the kernel given its number to another thread.
 pub(crate) fn running() -> usize {
     let numbers = OWN.iter().map(|own| own.load(Ordering::Relaxed)).filter(|own| *own != 0);
-    numbers.filter(|own| Path::new(&format!("/proc/self/task/{own}")).exists()).count()
+    let name = |own: u32| std::fs::read(format!("/proc/self/task/{own}/comm")).unwrap_or_default();
+    numbers.filter(|own| name(*own).starts_with(b"gpuoom")).count()
 }
 
 /// Name of the thread that [`start_plain`] starts: there is one of its kind.

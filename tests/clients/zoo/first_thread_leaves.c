@@ -1,6 +1,6 @@
 // The first thread leaves by pthread_exit, which POSIX allows: the process goes on without it, and ends with exit(0) when its last
 // thread has ended. What the exit handler finds then is printed: the program's descriptors, stack and signals.
-//     first_thread_leaves alone|workers|late|raw|child|signal|refused
+//     first_thread_leaves alone|workers|chain|late|raw|child|signal|refused
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 
 #include "hip_min.h"
 
-enum { WORKERS = 3 };
+enum { WORKERS = 3, LINKS = 3000 };
 
 static void *first;
 static volatile sig_atomic_t told;
@@ -45,6 +45,13 @@ static void start(void *(*run)(void *), size_t number) {
     pthread_t thread;
     pthread_create(&thread, NULL, run, (void *)number);
     pthread_detach(thread);
+}
+
+// Each thread starts the next one and ends, so that there is one at nearly all times, and never the same.
+static void *next_link(void *number) {
+    if ((size_t)number == LINKS) puts("the last of the chain");
+    else start(next_link, (size_t)number + 1);
+    return NULL;
 }
 
 // The thread that forks is the child's first one. It leaves as well.
@@ -89,6 +96,7 @@ int main(int count, char **arguments) {
     if (!strcmp(what, "workers") || !strcmp(what, "late")) {
         for (size_t i = 1; i <= WORKERS; i++) start(work, i);
     }
+    if (!strcmp(what, "chain")) start(next_link, 1);
     if (!strcmp(what, "refused")) {
         void *refused;
         printf("refused: %d\n", hipMalloc(&refused, 1024 * GiB));
