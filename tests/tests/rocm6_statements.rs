@@ -99,6 +99,40 @@ fn the_probe_leaves_what_a_pool_keeps() {
     assert!(freed.is_none_or(|freed| freed > refused), "{}", second.api());
 }
 
+/// What the recorder's probe measured at the first failure, and what HIP reported as free then.
+fn probed_at_first_failure(run: &Finished) -> (u64, u64) {
+    let events = run.only_trace().events();
+    let read = events.iter().find(|event| event.reading("largest_allocatable_bytes").is_some()).expect("a probe");
+    let value = |name: &str| read.reading(name).expect("a reading");
+    (value("largest_allocatable_bytes"), value("runtime_free_bytes"))
+}
+
+/// HIP gives no block above a share of the card, and refuses it without asking HSA, which knows no such limit: the probe asks HIP then. More
+/// than that was free, and less than the program had asked for.
+#[test]
+fn the_most_that_hip_gives_in_one_block_is_measured() {
+    for variable in ["GPU_SINGLE_ALLOC_PERCENT", "GPU_MAX_HEAP_SIZE"] {
+        let Some(client) = rocm_on_card(RocmRelease::V6_4, "hip_refusals") else { return };
+        let run = client.arg("no smaller one").env(variable, "25").run_recorded();
+        let (largest, free) = probed_at_first_failure(&run);
+        assert!(largest == 2 << 30 && free > 3 << 30, "{variable}: {largest} of {free}");
+    }
+}
+
+/// More than the whole card HIP refuses by itself as well. No limit of its own is in the way of what is left: it passes on a request that
+/// is a little larger, HSA refuses that, and HIP never holds a block, whose free would wait.
+#[test]
+fn what_is_left_is_measured_where_hip_refuses_more_than_the_card() {
+    let Some(client) = rocm_on_card(RocmRelease::V6_4, "hip_refusals") else { return };
+    let run = client.arg("no smaller one").env("SIM_CAPACITY", "4608M").run_recorded();
+    let (largest, free) = probed_at_first_failure(&run);
+    assert_eq!(largest, free >> 21 << 21);
+    let truth = run.truth();
+    let given = truth.iter().filter(|line| line.event() == "alloc" && line.requested_bytes() >= largest);
+    let weights = 8;
+    assert_eq!(given.count(), weights + 1, "the probe of HSA alone");
+}
+
 #[test]
 fn no_training_step_is_seen_where_there_is_no_training() {
     for client in [pinned(), opencl(), on_6_4("vmm").map(|client| client.arg("full"))] {
@@ -255,6 +289,8 @@ fn what_the_probe_holds_is_missing_to_nobody() {
     for release in [RocmRelease::V6_4, RocmRelease::V5_7] {
         for _ in 0..6 {
             let Some(client) = rocm_on_card(release, "while_probed") else { return };
+            // More than is free, and less than the card: HIP passes it on, so HSA is asked, also where pools are used.
+            let client = client.env("SIM_CAPACITY", "20992M");
             let client = if release == RocmRelease::V5_7 { client.arg("pools") } else { client };
             let run = client.run_recorded();
             assert_eq!(run.stdout, "out of memory; refused to others: 0\n", "{release:?}");

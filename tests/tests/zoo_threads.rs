@@ -66,6 +66,56 @@ fn memory_of_threads_that_have_left_stays_counted() {
     assert_eq!(report.number("/devices/0/end/requested_bytes"), 24 * MIB);
 }
 
+fn first_thread_leaves(what: &str) -> Client {
+    Client::new(program("first_thread_leaves.c")).arg(what)
+}
+
+/// A process whose first thread has left ends with its last one: the recorder's own threads keep nothing alive, and the exit handlers run
+/// as they would have.
+#[test]
+fn a_process_ends_with_the_programs_last_thread() {
+    for (what, allocations) in [("alone", 2), ("workers", 5), ("chain", 2), ("late", 4), ("signal", 2)] {
+        for sample in ["1s", "off", "1h"] {
+            let run = first_thread_leaves(what).env("GPUOOM_SAMPLE", sample).run_both();
+            assert!(
+                run.stdout.ends_with("handler: 3 MiB of stack, SIGTERM held 0, SIGUSR1 held 1\n"),
+                "{}",
+                run.stdout
+            );
+            run.assert_trace_is_true();
+            let report = run.only_trace().report();
+            report.assert_exited(0);
+            assert_eq!(report.number("/devices/0/allocations"), allocations, "{what}");
+        }
+    }
+}
+
+/// The thread that forks is the child's first, whichever it was before.
+#[test]
+fn a_forked_child_ends_with_its_last_thread() {
+    let run = first_thread_leaves("child").run_both();
+    assert!(run.stdout.contains("child: 0\n"), "{}", run.stdout);
+    let traces = run.traces();
+    assert_eq!(traces.len(), 2);
+    traces.iter().for_each(|trace| trace.report().assert_exited(0));
+}
+
+/// Where the first thread ends past the C library, nobody calls `exit`: the process ends when its last thread has.
+#[test]
+fn a_process_ends_without_exit_where_it_would_have() {
+    let run = first_thread_leaves("raw").env("GPUOOM_SAMPLE", "1h").run_both();
+    assert_eq!(run.stdout, "", "what was never flushed");
+    run.assert_trace_is_true();
+}
+
+/// A thread of the recorder that hangs in the vendor's library keeps the process for some seconds, and not for good.
+#[test]
+fn a_probe_that_hangs_keeps_no_process() {
+    let client = first_thread_leaves("refused").env("SIM_SLOW_AT", "3").env("SIM_SLOW_US", "2000000000");
+    let run = client.run_both();
+    assert_eq!(run.only_trace().report().count("/ooms"), 1);
+}
+
 #[test]
 fn handlers_that_allocate_in_a_signal_storm_are_recorded() {
     let run = Client::new(program("signal_storm.c")).run_both();

@@ -5,9 +5,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use gpuoom_trace::record::Layer;
+
 use super::Frame;
 use crate::base::thread;
 use crate::record::state;
+use crate::table::row;
 
 /// Blocks that one probe may take, in all layers. It asks some forty times, mostly for the same addresses.
 const BLOCKS: usize = 256;
@@ -17,6 +20,9 @@ static TAKEN: [AtomicU64; BLOCKS] = [const { AtomicU64::new(0) }; BLOCKS];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// More came than are remembered: what is given back may be any of them.
 static IS_FULL: AtomicBool = AtomicBool::new(false);
+
+/// The most that the runtime asked HSA for at once.
+static ASKED_BELOW: AtomicU64 = AtomicU64::new(0);
 
 /// Runs a probe on the recorder's thread that may ask the runtime.
 pub(crate) fn during<T>(probe: impl FnOnce() -> T) -> T {
@@ -33,6 +39,25 @@ pub(crate) fn during<T>(probe: impl FnOnce() -> T) -> T {
 #[inline(always)]
 pub(crate) fn is_under_way() -> bool {
     thread::current().is_probing.get()
+}
+
+/// Function `api` was asked for so many bytes while the runtime is probed.
+#[cold]
+#[inline(never)]
+pub(crate) fn asked(api: u16, size_bytes: u64) {
+    if row(api).layer == Layer::Hsa {
+        ASKED_BELOW.fetch_max(size_bytes, Ordering::Relaxed);
+    }
+}
+
+/// Nothing was asked yet.
+pub(crate) fn forget_asked() {
+    ASKED_BELOW.store(0, Ordering::Relaxed);
+}
+
+/// The most that was asked for at once since then, by the runtime of HSA.
+pub(crate) fn asked_below() -> u64 {
+    ASKED_BELOW.load(Ordering::Relaxed)
 }
 
 /// A block that a call of function `api` gave while the runtime is probed: it is the probe's.
@@ -68,7 +93,7 @@ fn has(key: u64) -> bool {
 
 /// The kernel's handles and the runtime's addresses may be the same numbers: each layer has its own functions.
 fn key(api: u16, address: u64) -> u64 {
-    address ^ u64::from(crate::table::row(api).layer as u8) << 56
+    address ^ u64::from(row(api).layer as u8) << 56
 }
 
 #[cfg(test)]

@@ -35,8 +35,11 @@ pub(super) fn real_of(api: u16) -> *const () {
 pub(super) fn allocation(call: Call, describe: impl Fn(bool) -> Described, real: impl Fn() -> i32) -> i32 {
     let Some(frame) = call.frame else {
         let status = real();
-        if status == 0 && probed::is_under_way() {
-            probed::taken(call.api, describe(true).address);
+        if probed::is_under_way() {
+            probed::asked(call.api, describe(false).requested);
+            if status == 0 {
+                probed::taken(call.api, describe(true).address);
+            }
         }
         return status;
     };

@@ -1,6 +1,6 @@
 //! What the loader calls: before the program runs, and after it.
 
-use super::exit;
+use super::{exit, last};
 use crate::base::{config, guard, log};
 use crate::hooks::nvtx;
 use crate::link;
@@ -19,6 +19,8 @@ extern "C" fn load() {
         faults::prepare();
         link::fork_gate::install();
         link::bypass::note_first_loaded();
+        last::note_signals();
+        last::watch_first_thread();
     });
 }
 

@@ -3,6 +3,7 @@
 
 mod exit;
 mod facts;
+mod last;
 mod libraries;
 mod load;
 mod machine;

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use gpuoom_trace::metadata::trigger;
 
-use super::libraries;
 use super::machine::Machine;
-use crate::base::{config, guard, log};
+use super::{last, libraries};
+use crate::base::{config, log};
 use crate::readings::{self, Asker, Readings};
 use crate::record::{Recorder, Request, state, threads};
 
 /// Requests that may wait; a full queue only means that the thread is behind, and it drains anyway.
 const QUEUE: usize = 64;
 /// How often the thread looks after things when sampling is off.
-const IDLE: Duration = Duration::from_secs(1);
+pub(super) const IDLE: Duration = Duration::from_secs(1);
 
 /// The list of libraries that was made at the start is good for so long.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -35,15 +35,21 @@ pub(super) fn spawn(recorder: &'static Recorder, requests: Receiver<Request>) {
     let started = threads::start(c"gpuoom", move || {
         threads::forget_descriptors(kept);
         serve(recorder, &requests, asker);
+        recorder.is_unserved.store(true, Ordering::Relaxed);
+        last::leave();
     });
     if !started {
         recorder.is_unserved.store(true, Ordering::Relaxed);
         log::debug(format_args!("no thread of its own: recording threads write the chunks"));
         return;
     }
-    threads::start(c"gpuoom-runtime", move || answerer.serve());
+    threads::start(c"gpuoom-runtime", move || {
+        answerer.serve();
+        last::end();
+    });
 }
 
+/// Serves until nobody is left to be served.
 fn serve(recorder: &'static Recorder, requests: &Receiver<Request>, asker: Asker) {
     let period = config::get().sample;
     let mut readings = Readings::new(recorder, Some(asker));
@@ -52,22 +58,33 @@ fn serve(recorder: &'static Recorder, requests: &Receiver<Request>, asker: Asker
     readings.take(trigger::START, None);
     // Before any request is answered: whoever waits for the readings of a failure then has the machine's facts as well.
     let mut machine = Machine::record(recorder);
-    loop {
-        match requests.recv_timeout(next_look.saturating_duration_since(Instant::now())) {
+    let mut watch = last::Watch::new();
+    while !watch.nobody_is_left() {
+        let next = next_look.min(watch.next_look());
+        match requests.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(Request::Drain) => {
                 recorder.drain_asked.store(false, Ordering::Relaxed);
                 recorder.drain(4, 1000);
             }
             Ok(Request::DeviceUsed { library, device, caller }) => readings.device_used(library, device, caller),
             Ok(Request::Failure(failure)) => readings.failure(&failure),
+            Ok(Request::FirstThreadLeaves) => watch.look_now(),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+            // The other end is never dropped.
+            Err(RecvTimeoutError::Disconnected) => watch.wait(),
+        }
+        if state::running().is_none() {
+            // Turned off after an internal error: nothing is touched any more.
+            watch.wait();
+            break;
         }
         if Instant::now() >= next_look {
             look_after(recorder, &mut readings, &mut machine, period.is_some(), began);
             next_look = Instant::now() + period.unwrap_or(IDLE);
         }
     }
+    // Whoever answers is asked nothing any more once the readings, which ask, are gone.
+    last::it_is_over();
 }
 
 fn look_after(
@@ -77,12 +94,6 @@ fn look_after(
     sampling: bool,
     began: Instant,
 ) {
-    if state::running().is_none() {
-        // Turned off after an internal error: nothing is touched any more.
-        loop {
-            guard::sleep_micros(1_000_000_000);
-        }
-    }
     recorder.mark_clock();
     if sampling {
         readings.take(trigger::PERIOD, None);

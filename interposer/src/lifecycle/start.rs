@@ -7,7 +7,7 @@ use crossbeam_channel::Receiver;
 use gpuoom_trace::chunk::kind;
 use gpuoom_trace::metadata::{ApiMeanings, ApiRow, ApiTable};
 
-use super::{exit, facts, libraries, service};
+use super::{exit, facts, last, libraries, service};
 use crate::base::{config, log};
 use crate::hooks::marks;
 use crate::record::{Recorder, Request};
@@ -57,6 +57,8 @@ fn forget_parent() {
     faults::forget_parent();
     watch::forget_all();
     readings::forget_parent();
+    last::forget_parent();
+    last::watch_first_thread();
     readings::on_first_use(|| exit::arm(true));
 }
 

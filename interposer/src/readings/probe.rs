@@ -1,8 +1,12 @@
 //! The largest block that can still be had, by asking for it.
 //!
 //! HIP is not asked where HSA below it can be. What HIP does at a block that it refuses and at a free changes what the program has: 6.4
-//! gives up what its stream-ordered pools keep, and a free waits for all streams, and keeps its block meanwhile. HSA does neither. What
-//! HIP refuses by itself HIP alone can tell; it is asked, unless the program uses pools.
+//! gives up what its stream-ordered pools keep, and a free waits for all streams, and keeps its block meanwhile. HSA does neither.
+//!
+//! But HSA knows nothing of the most that HIP gives in one block (`GPU_SINGLE_ALLOC_PERCENT`, `GPU_MAX_HEAP_SIZE`). Where HSA refused, HIP
+//! had passed the request on, and passes on all that are smaller. Where HIP refused by itself, HIP is asked, unless the program uses pools:
+//! first for a little more than HSA has, which it can't give. If it passes that on, its most is not below what HSA has, and nothing
+//! had to be given back.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,6 +14,7 @@ use std::time::{Duration, Instant};
 use gpuoom_trace::metadata::{Quantity, probe_skipped};
 
 use super::runtime::Runtime;
+use crate::call::probed;
 
 /// The answer is exact to this: the blocks in which ROCr asks the kernel, and the granularity of CUDA's memory.
 const STEP_BYTES: u64 = 2 << 20;
@@ -41,16 +46,29 @@ pub(super) fn largest(runtime: &Runtime, device: u8, refused: Refused) -> Result
     let value = |quantity: Quantity| readings.iter().find(|r| r.quantity == quantity as u16).map(|r| r.value);
     let total = value(Quantity::RuntimeTotal).unwrap_or(u64::MAX);
     let free = value(Quantity::RuntimeFree).unwrap_or(0) / STEP_BYTES * STEP_BYTES;
-    let below = runtime.below(device).filter(|_| refused.below || free < refused_bytes);
-    if below.is_none() && super::POOL_USED.load(Ordering::Relaxed) {
+    let below = runtime.below(device);
+    let is_decided_below = refused.below && below.is_some();
+    if !is_decided_below && super::POOL_USED.load(Ordering::Relaxed) {
         return Err(probe_skipped::POOLS);
     }
-    let can_have = |size| below.as_ref().map_or_else(|| runtime.can_have(size), |below| below.can_have(size));
-    if free != 0 && free < refused_bytes && can_have(free) {
-        return Ok(free);
-    }
+    let deadline = Instant::now() + LIMIT;
     let limit = refused_bytes.min(total);
-    search(free.min(limit), limit, Instant::now() + LIMIT, can_have).ok_or(probe_skipped::TIMEOUT)
+    let can_have = |size| below.as_ref().map_or_else(|| runtime.can_have(size), |below| below.can_have(size));
+    let largest = match free != 0 && free < refused_bytes && can_have(free) {
+        true => Some(free),
+        false => search(free.min(limit), limit, deadline, can_have),
+    };
+    let largest = largest.ok_or(probe_skipped::TIMEOUT)?;
+    if is_decided_below || below.is_none() || passes_on(runtime, largest + STEP_BYTES) || runtime.can_have(largest) {
+        return Ok(largest);
+    }
+    search(largest, largest, deadline, |size| runtime.can_have(size)).ok_or(probe_skipped::TIMEOUT)
+}
+
+/// Whether HIP leaves it to HSA to refuse a block of this size, or gives it.
+fn passes_on(runtime: &Runtime, size_bytes: u64) -> bool {
+    probed::forget_asked();
+    runtime.can_have(size_bytes) || probed::asked_below() >= size_bytes
 }
 
 /// Between nothing and a limit that cannot be had: downwards from `start_bytes` in steps that double, then by halves.

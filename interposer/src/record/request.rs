@@ -25,4 +25,6 @@ pub(crate) enum Request {
     DeviceUsed { library: Library, device: u8, caller: usize },
     /// An allocation failed for want of memory.
     Failure(Failure),
+    /// The first thread leaves by `pthread_exit`: it may be the last of the program's.
+    FirstThreadLeaves,
 }

@@ -1,7 +1,7 @@
 //! The recorder's own threads: deaf to signals, with a name, keeping nothing of the program alive.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::base::{guard, thread};
 
@@ -14,6 +14,7 @@ pub(crate) fn start(name: &'static CStr, work: impl FnOnce() + Send + 'static) -
         if !has_heap() {
             return;
         }
+        note_own();
         // SAFETY: this thread's own state; a terminated name of at most 15 bytes.
         unsafe {
             thread::current().is_recorders.set(true);
@@ -63,6 +64,38 @@ pub(crate) fn start_plain(name: &'static CStr, work: extern "C-unwind" fn()) -> 
     })
 }
 
+/// Starts a thread that is like one of the program's, but for the signals, which it holds back until it changes that. `false` when the
+/// system refuses.
+pub(crate) fn start_like_the_programs(run: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> bool {
+    let mut id = 0;
+    // SAFETY: a plain pthread call: a place for the number, and no attributes.
+    guard::without_signals(|| unsafe {
+        libc::pthread_create(&mut id, std::ptr::null(), run, std::ptr::null_mut()) == 0
+    })
+}
+
+/// The kernel's numbers of the recorder's threads, 0: none. Relaxed everywhere: each is one word, and a thread that is not there yet only
+/// makes it seem that the program has one more.
+static OWN: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
+
+/// The calling thread is one of the recorder's.
+fn note_own() {
+    let id = thread::kernel_thread_id();
+    let _ = OWN.iter().find(|own| own.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed).is_ok());
+}
+
+/// A forked child has none of them.
+pub(crate) fn forget_parent() {
+    OWN.iter().for_each(|own| own.store(0, Ordering::Relaxed));
+}
+
+/// How many of the recorder's threads run. Python may have ended one of them, and the kernel given its number to another thread.
+pub(crate) fn running() -> usize {
+    let numbers = OWN.iter().map(|own| own.load(Ordering::Relaxed)).filter(|own| *own != 0);
+    let name = |own: u32| std::fs::read(format!("/proc/self/task/{own}/comm")).unwrap_or_default();
+    numbers.filter(|own| name(*own).starts_with(b"gpuoom")).count()
+}
+
 /// Name of the thread that [`start_plain`] starts: there is one of its kind.
 static NAME: AtomicPtr<libc::c_char> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -93,6 +126,7 @@ fn has_heap() -> bool {
 extern "C-unwind" fn run_plain(work: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the function that was passed to `start_plain`; this thread's own state; a terminated name.
     unsafe {
+        note_own();
         thread::current().is_recorders.set(true);
         libc::prctl(libc::PR_SET_NAME, NAME.load(Ordering::Relaxed));
         if !has_heap() {
