@@ -9,6 +9,7 @@ use crate::passes::facts::ProcessSummary;
 use crate::passes::oom::OomReport;
 use crate::passes::outcomes::count_outcomes;
 use crate::report::page::{Page, Paint};
+use crate::report::text::head::set_by_hand;
 use crate::words::{clean, count, gpu, grouped, moment, size};
 
 /// Interpreters, whose first argument that is a file names the program.
@@ -23,6 +24,13 @@ pub(super) struct Sentences {
 }
 
 pub(super) fn sentences(summary: &Summary) -> Sentences {
+    let mut told = of_run(summary);
+    // First, so that it is never left out.
+    told.last.splice(0..0, set_by_hand(summary).map(|text| format!("{text}.")));
+    told
+}
+
+fn of_run(summary: &Summary) -> Sentences {
     let verdict = &summary.conclusion.verdict;
     let program = program(&summary.facts.process);
     let Happened::OutOfMemory { oom } = verdict.happened else {

@@ -37,11 +37,16 @@ pub(super) fn write(page: &mut Page, summary: &Summary) {
     if !machine.is_empty() {
         page.line(&machine);
     }
-    if !summary.facts.thresholds_changed.is_empty() {
-        let changed: Vec<String> = summary.facts.thresholds_changed.iter().map(Change::words).collect();
-        page.indented("", "  ", &format!("thresholds set by hand (--threshold): {}", changed.join(", ")));
+    if let Some(text) = set_by_hand(summary) {
+        page.indented("", "  ", &text);
     }
     page.gap();
+}
+
+/// Which thresholds the user set: what they decide is not what it is elsewhere.
+pub(in crate::report) fn set_by_hand(summary: &Summary) -> Option<String> {
+    let changed: Vec<String> = summary.facts.thresholds_changed.iter().map(Change::words).collect();
+    (!changed.is_empty()).then(|| format!("thresholds set by hand (--threshold): {}", changed.join(", ")))
 }
 
 /// What runs beside the GPUs: frameworks, drivers, the host.
