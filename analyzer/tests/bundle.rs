@@ -495,12 +495,12 @@ fn thresholds_travel_along() {
     let kept: Value = serde_json::from_str(&text(&files, "report.json")).unwrap();
     assert_eq!(kept["thresholds_changed"].as_array().unwrap().len(), 2, "{}", kept["thresholds_changed"]);
     same_but_positions(&kept, &place.json(&["report", "--format", "json", "b.tar.gz"]));
-    let page = place.run(&["report", "b.tar.gz"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = place.run(&["report", "--full", "b.tar.gz"]).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(page.contains("capacity-high-share=0.123 (default 0.9)"), "{page}");
     assert!(page.contains("model-granule=256 MiB (default: what the trace was recorded with)"), "{page}");
     assert!(page.contains("256 MiB granules (set by --threshold"), "{page}");
     // What is given now counts before them, and a bundle of the bundle has them still.
-    let given = place.run(&["report", "--threshold", "capacity-high-share=0.5", "b.tar.gz"]);
+    let given = place.run(&["report", "--full", "--threshold", "capacity-high-share=0.5", "b.tar.gz"]);
     assert!(given.contains("capacity-high-share=0.5 (default 0.9)"), "{given}");
     place.run(&["bundle", "-o", "again.tar.gz", "b.tar.gz"]);
     assert_eq!(text(&unpack(&place.read("again.tar.gz")), "thresholds.txt"), text(&files, "thresholds.txt"));
@@ -569,7 +569,7 @@ fn symbols_of_the_reader_name_functions_of_a_bundle() {
     place.file("t.bin", trace.bytes());
     let files = bundle(&place, &["t.bin"]);
     assert!(!files.iter().any(|(name, bytes)| holds(&laid_open(name, bytes), "libacme")));
-    let page = |arguments: &[&str]| place.run(&[&["report", "--no-local-symbols", "b.tar.gz"], arguments].concat());
+    let page = |arguments: &[&str]| place.run(&[&["report", "--full", "--no-local-symbols", "b.tar.gz"], arguments].concat());
     assert!(page(&["--symbols", "keep"]).contains("load_all"), "{}", page(&["--symbols", "keep"]));
     assert!(!page(&[]).contains("load_all"));
 
