@@ -569,7 +569,8 @@ fn symbols_of_the_reader_name_functions_of_a_bundle() {
     place.file("t.bin", trace.bytes());
     let files = bundle(&place, &["t.bin"]);
     assert!(!files.iter().any(|(name, bytes)| holds(&laid_open(name, bytes), "libacme")));
-    let page = |arguments: &[&str]| place.run(&[&["report", "--full", "--no-local-symbols", "b.tar.gz"], arguments].concat());
+    let page =
+        |arguments: &[&str]| place.run(&[&["report", "--full", "--no-local-symbols", "b.tar.gz"], arguments].concat());
     assert!(page(&["--symbols", "keep"]).contains("load_all"), "{}", page(&["--symbols", "keep"]));
     assert!(!page(&[]).contains("load_all"));
 
