@@ -204,7 +204,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<u8> {
         bail!("{}: this command is not in this version", path.display());
     }
     if let Some((path, command)) = args.traces.first().and_then(|path| Some((path, meant(path)?))) {
-        bail!("{}: there is no such file, and no such command; {command} is one", path.display());
+        bail!("{}: no such file or command; did you mean {command}?", path.display());
     }
     args.thresholds.values()?;
     let traces = match args.traces.is_empty() {

@@ -169,7 +169,7 @@ impl Trend {
         let slope = Slope::of(stretch)?;
         let all = levels(points, stretch, &slope);
         let pause = Pause::of(&all[all.len() - length.min(all.len())..], limits);
-        let course = match course(&all, length, stretch, &slope, limits) {
+        let course = match course(&all, length, stretch, (&slope, &pause), limits) {
             Course::Level | Course::Stepped | Course::Stopped if stairs::are_stairs(&all, limits) => Course::Stairs,
             course => course,
         };
@@ -345,7 +345,13 @@ fn levels(points: &[Point], stretch: &[Point], slope: &Slope) -> Vec<f64> {
     points.iter().filter_map(level).collect()
 }
 
-fn course(levels: &[f64], length: usize, stretch: &[Point], slope: &Slope, limits: &Limits) -> Course {
+fn course(
+    levels: &[f64],
+    length: usize,
+    stretch: &[Point],
+    (slope, pause): (&Slope, &Pause),
+    limits: &Limits,
+) -> Course {
     if slope.low <= 0.0 {
         return Course::Level;
     }
@@ -353,7 +359,6 @@ fn course(levels: &[f64], length: usize, stretch: &[Point], slope: &Slope, limit
     if returns::was_given_back(levels, last, limits) || returns::was_given_back_often(levels, last, limits) {
         return Course::GivenBack;
     }
-    let pause = Pause::of(last, limits);
     if pause.is_for_good(limits) {
         return Course::Stopped;
     }

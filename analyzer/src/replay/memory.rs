@@ -215,9 +215,12 @@ impl Replay {
             (Kind::Physical, Family::Pointers) => self.release(record, below),
             (_, Family::Nvidia) => self.give_back_object(record),
             (kind, family) => {
-                let kind = if record.event() == Some(Event::Unpin) { Kind::Registered } else { kind };
                 let stays = if self.pins.is_empty() { None } else { self.unpin_once(record) };
-                let space = self.unregistered_space(record).unwrap_or(Space::of(kind, family));
+                // Decided here: nearly every free is none of these, and a call for each would cost.
+                let space = match record.event() {
+                    Some(Event::Unpin) => self.unpinned_space(record, family),
+                    _ => Space::of(kind, family),
+                };
                 match stays {
                     Some(undo) => undo,
                     None => self.give_back(space, record, below),
@@ -230,9 +233,12 @@ impl Replay {
     /// HIP's `hipHostUnregister` of what was never registered gives it back, whatever call gave it: pinned, managed or device memory
     /// (tried on 6.4.3: the frees of the layers below lie inside that call). CUDA refuses it, and a correction follows.
     #[cold]
-    fn unregistered_space(&self, record: &Record) -> Option<Space> {
-        let is_unpin = record.event() == Some(Event::Unpin) && !self.live.has(Space::Registered, record.address);
-        (is_unpin && self.live.has(Space::Memory, record.address)).then_some(Space::Memory)
+    fn unpinned_space(&self, record: &Record, family: Family) -> Space {
+        let registered = Space::of(Kind::Registered, family);
+        let is_pointer = registered == Space::Registered;
+        let was_never =
+            is_pointer && !self.live.has(registered, record.address) && self.live.has(Space::Memory, record.address);
+        if was_never { Space::Memory } else { registered }
     }
 
     /// A free takes memory of the layer that it is called at, whoever calls. Returns whether that layer's book knew it.

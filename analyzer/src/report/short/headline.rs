@@ -86,7 +86,11 @@ fn got_error(summary: &Summary, program: &str, oom: &OomReport) -> String {
     let at = moment(oom.at_ns);
     let phase = oom.phase_entry.as_ref().map_or_else(String::new, |entry| format!(", {}", clean(&entry.words())));
     let all_made_up_for = facts.ooms.iter().all(|oom| oom.outcome == Outcome::Recovered);
-    let end = if all_made_up_for { ", and got memory after all" } else { "" };
+    let end = match (all_made_up_for, facts.oom_count) {
+        (false, _) => "",
+        (true, 0 | 1) => ", and a later call succeeded",
+        (true, _) => ", each followed by a call that succeeded",
+    };
     match facts.oom_count {
         0 | 1 => format!("{program} got an out-of-memory error on {place} at {at}{phase}{end}."),
         all => format!(
