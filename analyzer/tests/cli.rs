@@ -270,6 +270,11 @@ fn the_catalogue_is_listed_and_explained() {
     assert!(place.stdout(&["explain", "map-count-exhaustion"]).contains("sysctl -w vm.max_map_count=1048576"));
     let page = place.stdout(&["explain", "true-capacity"]);
     assert!(page.contains("SOURCES") && !page.contains("user document"), "{page}");
+    let page = place.stdout(&["explain", "four", "pools"]);
+    assert!(page.contains("CLAIM") && page.contains("Wrong. ") && page.contains("bar-visible-limit"), "{page}");
+    let found = place.json(&["explain", "--format", "json", "HSA_XNACK"]);
+    assert_eq!((&found["query"], &found["claims"][0]["verdict"]), (&"HSA_XNACK".into(), &"wrong".into()));
+    assert_eq!(found["diagnoses"][0]["id"], "xnack-ineffective");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The diagnosis catalogue: why memory runs out, what proves it, what refutes it, what to do. It is data, one file per
 //! chapter, built in; [`entry`] says what an entry holds.
 
+pub mod claims;
 pub mod entry;
 pub mod need;
 pub mod numbers;
 pub mod only;
+pub mod search;
 
 #[cfg(test)]
 mod tests;

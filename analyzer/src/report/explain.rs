@@ -5,10 +5,13 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::page::{Page, Paint};
+use crate::catalogue::claims::Claim;
 use crate::catalogue::entry::{Entry, Fix, Tier};
 use crate::catalogue::numbers::with_numbers;
+use crate::catalogue::search::Found;
 use crate::catalogue::{Chapter, chapter_of};
 use crate::thresholds::{self, Threshold, Thresholds, Unit};
+use crate::words::clean;
 
 /// Name and version of the JSON.
 pub const SCHEMA: &str = "gpuoom.explain/1";
@@ -200,6 +203,46 @@ struct Listed<'a> {
     platforms: &'a [String],
 }
 
+/// What was found for words: claims with what is true of them, and the diagnoses that mention them.
+pub fn write_found(page: &mut Page, asked: &str, found: &Found) {
+    for claim in &found.claims {
+        page.headed("CLAIM", Paint::Bold, &format!("\"{}\"", claim.title));
+        page.indented("  ", "  ", &format!("{}. {}", claim.verdict.words(), claim.truth));
+        if !claim.instead.is_empty() {
+            page.indented("  instead:    ", "              ", &claim.instead);
+        }
+        page.indented("  diagnoses:  ", "              ", &claim.see.join(", "));
+        page.indented("  sources:    ", "              ", &claim.sources.join("; "));
+        page.gap();
+    }
+    if !found.entries.is_empty() {
+        page.headed("DIAGNOSES", Paint::Bold, &format!("that mention '{}'", clean(asked)));
+        let width = found.entries.iter().map(|entry| entry.id.len()).max().unwrap_or(0);
+        for entry in &found.entries {
+            let first = format!("  {:<width$}  ", entry.id);
+            page.indented(&first, &" ".repeat(first.len()), &entry.title);
+        }
+        page.gap();
+    }
+    page.line("`gpuoom-analyze explain ID` shows what proves and refutes a diagnosis, and what to do.");
+}
+
+#[derive(Serialize)]
+struct FoundFor<'a> {
+    schema: &'static str,
+    query: &'a str,
+    claims: &'a [&'static Claim],
+    diagnoses: Vec<Listed<'a>>,
+}
+
+/// What was found for words, for programs.
+pub fn write_found_json(out: &mut dyn Write, asked: &str, found: &Found) -> io::Result<()> {
+    let diagnoses = found.entries.iter().map(|entry| Listed::of(entry)).collect();
+    let document = FoundFor { schema: SCHEMA, query: asked, claims: &found.claims, diagnoses };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}
+
 /// All entries, for programs.
 pub fn write_list_json(out: &mut dyn Write, chapters: &[Chapter]) -> io::Result<()> {
     let chapters = chapters.iter().map(|chapter| ListedChapter {
@@ -250,6 +293,12 @@ mod tests {
     #[test]
     fn one_entry_is_a_page() {
         insta::assert_snapshot!(text(100, |page| write_entry(page, find("process-fraction-cap").unwrap())));
+    }
+
+    #[test]
+    fn a_claim_is_answered_with_its_reason() {
+        let found = crate::catalogue::search::search("HSA_OVERRIDE_GFX_VERSION");
+        insta::assert_snapshot!(text(100, |page| write_found(page, "HSA_OVERRIDE_GFX_VERSION", &found)));
     }
 
     #[test]
