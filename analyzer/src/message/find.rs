@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::table::{Limit, Row, Table};
+use super::template::Bytes;
 use super::torch::of_torch;
 use super::{Captured, ErrorText, MOST_CHARACTERS, Quantity, Source, Triage, UnknownLine, judge};
 use crate::evidence::torch_message::{self, TorchMessage};
@@ -111,8 +112,9 @@ fn kept(text: &str) -> String {
 }
 
 fn line_hit(number: u64, line: &str) -> Option<Hit> {
+    let bytes = Bytes::of(line);
     let found = |row: &'static Row| {
-        let captured = match row.templates.iter().find_map(|template| template.find(line)) {
+        let captured = match row.templates.iter().find_map(|template| template.find_in(line, bytes)) {
             Some((_, captured)) if row.wording.reader.is_empty() => captured,
             _ if row.is_line(line) => Captured::default(),
             _ => return None,

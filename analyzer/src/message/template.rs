@@ -20,6 +20,24 @@ pub(super) struct Template {
     parts: Vec<Part>,
     /// The longest text in it: a line without that needs no closer look.
     rarest: String,
+    /// Its bytes.
+    bytes: Bytes,
+}
+
+/// Which bytes a text has. A line that lacks one of a wording's can't have the wording, which is soon told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bytes([u64; 4]);
+
+impl Bytes {
+    pub(super) fn of(text: &str) -> Bytes {
+        let mut bytes = Bytes::default();
+        text.bytes().for_each(|byte| bytes.0[usize::from(byte >> 6)] |= 1 << (byte & 63));
+        bytes
+    }
+
+    fn has(self, other: Bytes) -> bool {
+        self.0.iter().zip(other.0).all(|(own, other)| own & other == other)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,13 +73,18 @@ impl Template {
         }
         let texts = parts.iter().filter_map(|part| if let Part::Text(text) = part { Some(text) } else { None });
         let rarest = texts.max_by_key(|text| text.len())?.clone();
-        matches!(parts.first(), Some(Part::Text(_))).then_some(Template { parts, rarest })
+        matches!(parts.first(), Some(Part::Text(_))).then(|| Template { bytes: Bytes::of(&rarest), parts, rarest })
     }
 
     /// What the first place of a line says that has this wording, and how many bytes of the line come before it.
     pub(super) fn find(&self, line: &str) -> Option<(usize, Captured)> {
+        self.find_in(line, Bytes::of(line))
+    }
+
+    /// The same where it is known which bytes the line has.
+    pub(super) fn find_in(&self, line: &str, bytes: Bytes) -> Option<(usize, Captured)> {
         let Some(Part::Text(first)) = self.parts.first() else { return None };
-        if !line.contains(&self.rarest) {
+        if !bytes.has(self.bytes) || !line.contains(&self.rarest) {
             return None;
         }
         line.match_indices(first.as_str()).find_map(|(at, _)| Some((at, self.read(&line[at..])?)))
@@ -74,9 +97,11 @@ impl Template {
             rest = match part {
                 Part::Text(text) => rest.strip_prefix(text.as_str())?,
                 Part::Size(quantity, unit) => {
-                    let (size, length) = size_at(rest, unit.as_deref())?;
+                    // Columns are filled with blanks.
+                    let text = rest.trim_start_matches(' ');
+                    let (size, length) = size_at(text, unit.as_deref())?;
                     captured.sizes.insert(*quantity, size);
-                    &rest[length..]
+                    &text[length..]
                 }
                 Part::Number(name) => take(rest, digits(rest), *name, &mut captured)?,
                 Part::Shape(name) => {
