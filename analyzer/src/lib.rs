@@ -16,6 +16,7 @@ pub mod intake;
 pub mod job;
 pub mod judgement;
 pub mod machine;
+pub mod message;
 pub mod options;
 pub mod passes;
 pub mod policy;

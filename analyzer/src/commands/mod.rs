@@ -8,6 +8,7 @@ mod events;
 mod explain;
 mod gauntlet;
 mod map;
+mod message;
 mod output;
 mod preloadable;
 mod profiles;
@@ -40,7 +41,7 @@ const USAGE: u8 = 2;
 const UNREADABLE: u8 = 3;
 
 /// Commands that a later version brings, so that nobody takes their names for traces.
-const LATER: [&str; 8] = ["collect", "estimate", "export", "fleet", "live", "message", "run", "try"];
+const LATER: [&str; 7] = ["collect", "estimate", "export", "fleet", "live", "run", "try"];
 /// Of so many letters one may be wrong in a command that was meant: missing, too much, another, or in its neighbour's place.
 const LETTERS_PER_SLIP: usize = 3;
 
@@ -84,6 +85,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// The diagnosis catalogue: all entries, or one with what proves and refutes it, what to do, and sources
     Explain(explain::ExplainArgs),
+    /// What an error text says, without a trace: which limit, what its numbers exclude, what is missing, what to do next
+    Message(message::MessageArgs),
 }
 
 /// One trace.
@@ -110,6 +113,7 @@ pub fn main() -> ExitCode {
         Some(Command::Gauntlet(args)) => gauntlet::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Explain(args)) => explain::run(args),
+        Some(Command::Message(args)) => message::run(args),
     };
     match done {
         Ok(status) => ExitCode::from(status),

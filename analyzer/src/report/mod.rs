@@ -11,6 +11,7 @@ pub mod gauntlet;
 pub mod json;
 pub mod map;
 pub mod markdown;
+pub mod message;
 pub mod page;
 pub mod shade;
 pub mod short;

@@ -1,6 +1,7 @@
 //! llama.cpp's lines, and ggml's.
 
-use super::{ProgramSays, between, printed};
+use super::{ProgramSays, between};
+use crate::evidence::torch_message::Printed;
 use crate::replay::purpose::Purpose;
 
 /// How far behind a refused buffer a line says what it was for.
@@ -31,7 +32,7 @@ pub(super) fn says(lines: &[&str]) -> Option<ProgramSays> {
 fn projected(line: &str) -> Option<ProgramSays> {
     let (needed, rest) = between(line, "projected to use ", " MiB of device memory")?;
     let (free, _) = between(rest, "vs. ", " MiB of free device memory")?;
-    Some(ProgramSays::Projected { needed: printed(needed, "MiB")?, free: printed(free, "MiB")? })
+    Some(ProgramSays::Projected { needed: Printed::of(needed, "MiB")?, free: Printed::of(free, "MiB")? })
 }
 
 /// `llama_kv_cache:      ROCm0 KV buffer size =  1024.00 MiB`
@@ -40,7 +41,7 @@ fn buffer(line: &str) -> Option<ProgramSays> {
     let (before, behind) = line.split_once(words)?;
     let (number, _) = between(behind, "=", "MiB")?;
     let buffer = before.split_whitespace().next_back()?.to_owned();
-    Some(ProgramSays::Buffer { buffer, purpose: purpose.name()?, size: printed(number, "MiB")? })
+    Some(ProgramSays::Buffer { buffer, purpose: purpose.name()?, size: Printed::of(number, "MiB")? })
 }
 
 /// `alloc_tensor_range: failed to allocate ROCm0 buffer of size 8589934592`

@@ -8,7 +8,6 @@ mod llama;
 mod tests;
 mod vllm;
 
-use gpuoom_units as units;
 use serde::Serialize;
 
 use super::torch_message::Printed;
@@ -111,16 +110,6 @@ pub fn find_all(log: &str) -> Vec<ProgramLine> {
         found.push(new);
     }
     found
-}
-
-/// A number and its unit, known to half of the number's last digit.
-fn printed(number: &str, unit: &str) -> Option<Printed> {
-    let number = number.trim();
-    let bytes = units::size(&format!("{number}{unit}")).ok()?;
-    let unit_bytes = units::size(&format!("1{unit}")).ok()?;
-    let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-    let half = unit_bytes as f64 / 10f64.powi(decimals.min(18) as i32) / 2.0;
-    Some(Printed { bytes, rounding_bytes: half.ceil() as u64 })
 }
 
 /// What stands in a text between two others; the rest behind them.

@@ -1,6 +1,7 @@
 //! vLLM's errors about its share of the card, which it meets without a call that fails.
 
-use super::{ProgramSays, between, printed};
+use super::{ProgramSays, between};
+use crate::evidence::torch_message::Printed;
 
 /// What a line says.
 pub(super) fn says(line: &str) -> Option<ProgramSays> {
@@ -17,10 +18,10 @@ fn less_free(line: &str) -> Option<ProgramSays> {
     let (free, total) = between(device, "(", " GiB)")?.0.split_once('/')?;
     let (share, wanted) = between(wanted, "(", " GiB)")?.0.split_once(", ")?;
     Some(ProgramSays::LessFreeThanItsShare {
-        free: printed(free, "GiB")?,
-        total: printed(total, "GiB")?,
+        free: Printed::of(free, "GiB")?,
+        total: Printed::of(total, "GiB")?,
         share: share.to_owned(),
-        wanted: printed(wanted, "GiB")?,
+        wanted: Printed::of(wanted, "GiB")?,
     })
 }
 
@@ -30,5 +31,5 @@ fn too_small(line: &str) -> Option<ProgramSays> {
         line.split_once(" GiB KV cache is needed, which is larger than the available KV cache memory")?;
     let needed = before.rsplit(|character: char| !character.is_ascii_digit() && character != '.').next()?;
     let (available, _) = between(behind, "(", " GiB)")?;
-    Some(ProgramSays::CacheTooSmall { needed: printed(needed, "GiB")?, available: printed(available, "GiB")? })
+    Some(ProgramSays::CacheTooSmall { needed: Printed::of(needed, "GiB")?, available: Printed::of(available, "GiB")? })
 }

@@ -46,10 +46,10 @@ impl Printed {
         }
     }
 
-    /// The size of a text, and the rounding of a number of so many characters at its start.
-    fn new(text: &str, number: usize) -> Option<Printed> {
-        let bytes = units::size(text).ok().filter(|bytes| *bytes < NO_NUMBER)?;
-        let (number, unit) = text.split_at(number);
+    /// A number and its unit as a program printed them, known to half of the number's last digit. None: it stands for no number.
+    pub fn of(number: &str, unit: &str) -> Option<Printed> {
+        let number = number.trim();
+        let bytes = units::size(&format!("{number}{unit}")).ok().filter(|bytes| *bytes < NO_NUMBER)?;
         let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
         let unit_bytes = units::size(&format!("1{unit}")).ok()?;
         // Whole bytes are exact.
@@ -66,12 +66,12 @@ fn is_number(character: char) -> bool {
 pub(super) fn at_start(text: &str) -> Option<Printed> {
     let end = text.find(|character| !is_number(character))?;
     let unit = UNITS.iter().find(|unit| text[end..].starts_with(**unit))?;
-    Printed::new(&text[..end + unit.len()], end)
+    Printed::of(&text[..end], unit)
 }
 
 /// The size at the end of a text without blanks (`isfree.1.05GiB`): at most one point, with digits before it.
 pub(super) fn at_end(text: &str) -> Option<Printed> {
-    let number = UNITS.iter().find_map(|unit| text.strip_suffix(unit))?;
+    let (number, unit) = UNITS.iter().find_map(|unit| Some((text.strip_suffix(unit)?, unit)))?;
     let digits_from = |text: &str| text.len() - text.bytes().rev().take_while(u8::is_ascii_digit).count();
     let mut from = digits_from(number);
     if let Some(whole) = number[..from].strip_suffix('.')
@@ -79,7 +79,7 @@ pub(super) fn at_end(text: &str) -> Option<Printed> {
     {
         from = digits_from(whole);
     }
-    Printed::new(&text[from..], number.len() - from)
+    Printed::of(&number[from..], unit)
 }
 
 #[cfg(test)]
