@@ -63,7 +63,8 @@ pub fn claims() -> &'static [Claim] {
     static CLAIMS: OnceLock<Vec<Claim>> = OnceLock::new();
     CLAIMS.get_or_init(|| {
         // The data is built in, and a test reads all of it.
-        let file: File = toml::from_str(include_str!("data/claims.toml")).unwrap_or_else(|error| panic!("claims: {error}"));
+        let file: File =
+            toml::from_str(include_str!("data/claims.toml")).unwrap_or_else(|error| panic!("claims: {error}"));
         file.claim
     })
 }

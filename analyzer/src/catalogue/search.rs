@@ -56,7 +56,8 @@ struct Query {
 impl Query {
     fn new(text: &str) -> Self {
         let text = format!(" {} ", text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" "));
-        let telling = |word: &&str| word.len() >= TELLING_LETTERS || word.contains(|letter: char| letter.is_ascii_digit());
+        let telling =
+            |word: &&str| word.len() >= TELLING_LETTERS || word.contains(|letter: char| letter.is_ascii_digit());
         let mut words: Vec<String> = text.split_whitespace().filter(telling).map(str::to_owned).collect();
         if words.is_empty() {
             words = text.split_whitespace().map(str::to_owned).collect();

@@ -8,7 +8,8 @@ use crate::catalogue::entry::Entry;
 use crate::catalogue::search::{Found, search};
 use crate::catalogue::{chapters, find, nearest};
 use crate::report::explain::{
-    write_entry, write_entry_json, write_found, write_found_json, write_list, write_list_json, write_thresholds, write_thresholds_json,
+    write_entry, write_entry_json, write_found, write_found_json, write_list, write_list_json, write_thresholds,
+    write_thresholds_json,
 };
 use crate::report::page::Page;
 use crate::words::clean;
