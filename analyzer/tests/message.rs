@@ -73,7 +73,7 @@ fn faults(error: &ErrorText, wanted: &Wanted) -> Vec<String> {
     let excluded: BTreeSet<&str> = error.excluded.iter().map(|excluded| excluded.what).collect();
     let checks = [
         (error.limit == wanted.limit, format!("limit {:?}, not {:?}", error.limit, wanted.limit)),
-        (error.is_memory == wanted.limit.is_some(), format!("about memory: {}", error.is_memory)),
+        ((error.is_memory == Some(true)) == wanted.limit.is_some(), format!("about memory: {:?}", error.is_memory)),
         (told == wanted.diagnoses, format!("diagnoses {told:?}, not {:?}", wanted.diagnoses)),
         (error.times == wanted.times, format!("{} times, not {}", error.times, wanted.times)),
         (error.purpose == wanted.purpose.as_deref(), format!("for {:?}, not {:?}", error.purpose, wanted.purpose)),

@@ -271,7 +271,7 @@ fn explained(open: Open, source: &str, thresholds: &Thresholds) -> ErrorText {
         wording: &wording.id,
         origin: &wording.origin,
         program: Some(wording.program.as_str()).filter(|program| !program.is_empty()),
-        is_memory: meaning.memory,
+        is_memory: Some(meaning.memory),
         says: meaning.says.clone(),
         limit: meaning.memory.then_some(meaning.limit),
         purpose,

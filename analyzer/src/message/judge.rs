@@ -100,6 +100,7 @@ fn pool_and_limit(error: &mut ErrorText, _: &Thresholds) {
 fn xid(error: &mut ErrorText, _: &Thresholds) {
     let Some(code) = error.captured.names.get(&Name::Code) else { return };
     let meaning = code.parse().ok().and_then(xid_meaning);
+    error.is_memory = meaning.map(|_| false);
     error.says = match meaning {
         Some(meaning) => format!("Xid {code} is {meaning}; it is not a lack of memory"),
         None => format!(

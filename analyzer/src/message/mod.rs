@@ -69,8 +69,8 @@ pub struct ErrorText {
     pub origin: &'static [String],
     /// Who printed it; none: the text does not tell.
     pub program: Option<&'static str>,
-    /// Whether it is about memory at all.
-    pub is_memory: bool,
+    /// Whether it is about memory at all; none: not known.
+    pub is_memory: Option<bool>,
     /// What it means, as a sentence.
     pub says: String,
     /// Which limit was met; none where it is not about memory.

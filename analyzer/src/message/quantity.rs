@@ -153,9 +153,7 @@ impl Captured {
         let names = message.device.map(|device| (Name::Device, device.to_string())).into_iter().collect();
         Captured { sizes, names }
     }
-}
 
-impl Captured {
     /// What a line of the kernel's log says.
     pub(super) fn of_kernel(event: &KernelEvent) -> Captured {
         let resident = event.sizes.iter().find(|(name, _)| *name == "anon-rss").map(|(_, bytes)| *bytes);

@@ -65,8 +65,9 @@ fn lines_far_apart_are_errors_of_their_own() {
 fn an_xid_is_told_by_its_number() {
     let xid = |code| format!("[1.0] NVRM: Xid (PCI:0000:3b:00): {code}, pid=7, name=x, Ch 00000008");
     let error = one(&xid(31));
-    assert!(!error.is_memory && error.says.contains("page fault") && error.limit.is_none(), "{error:?}");
-    assert!(one(&xid(7777)).says.contains("does not know"));
+    assert!(error.is_memory == Some(false) && error.says.contains("page fault") && error.limit.is_none(), "{error:?}");
+    let error = one(&xid(7777));
+    assert!(error.is_memory.is_none() && error.says.contains("does not know"), "nothing is ruled out: {error:?}");
 }
 
 #[test]
@@ -125,4 +126,14 @@ fn page(triage: &Triage, width: usize) {
     write(&mut page, triage);
     page.into_text();
     write_json(&mut Vec::new(), triage).unwrap();
+}
+
+/// Memory that grew from step to step ends in a full card, too.
+#[test]
+fn one_message_does_not_prove_that_a_full_card_is_the_cause() {
+    let text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 300.00 MiB. GPU 0 has a total capacity of \
+                2.00 GiB of which 48.00 MiB is free. Including non-PyTorch memory, this process has 1.95 GiB memory in use. \
+                Of the allocated memory 1.94 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.";
+    let told = one(text).diagnoses.remove(0);
+    assert_eq!((told.id, told.confidence), ("true-capacity", Confidence::Probable));
 }

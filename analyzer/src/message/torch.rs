@@ -75,7 +75,7 @@ fn capacity(message: &TorchMessage, numbers: &Numbers, thresholds: &Thresholds) 
     let (Some(held), Some(total)) = (held(message, numbers), message.total) else { return Confidence::Possible };
     let share = held.least() as f64 / total.most().max(1) as f64;
     match () {
-        () if share >= thresholds.capacity_high_share => Confidence::Proven,
+        // Whether what is held grew from step to step, which would make a leak the cause, one message can't tell.
         () if share >= thresholds.capacity_medium_share => Confidence::Probable,
         () => Confidence::Possible,
     }

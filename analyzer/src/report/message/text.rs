@@ -65,8 +65,8 @@ fn one(page: &mut Page, error: &ErrorText, number: Option<usize>) {
     page.headed(&heading, Paint::Failure, &format!("{program}{}{repeats}", place(error)));
     page.indented("  ", "  ", &clean(&beginning(&error.text)));
     match error.is_memory {
-        true => page.headed("MEANS", Paint::Bold, &format!("{}{}", error.says, purpose(error))),
-        false => page.headed("MEANS", Paint::Bold, &format!("not a GPU out-of-memory error: {}", error.says)),
+        None | Some(true) => page.headed("MEANS", Paint::Bold, &format!("{}{}", error.says, purpose(error))),
+        Some(false) => page.headed("MEANS", Paint::Bold, &format!("not a GPU out-of-memory error: {}", error.says)),
     }
     if let Some(limit) = error.limit {
         page.headed("LIMIT", Paint::Bold, limit.words());
